@@ -6,7 +6,7 @@ ANSWER_S_MAX at most, and raises ClusterAway for troubles that pass by themselve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,19 +15,18 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
-    TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from keyway.clusters.config import Cluster
 from keyway.clusters.core.copies import as_in_headers
 from keyway.clusters.core.internal import is_internal
 from keyway.clusters.core.names import Unfit
 from keyway.kafka.compacted import QUIET, CompactedTopic
+from keyway.kafka.log_ends import NO_LEADERS, LogEnds, Place
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
@@ -38,8 +37,6 @@ Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
-EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 EMPTY_STATES = ("Empty", "Dead", "")
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -89,6 +86,7 @@ class ClusterClient:
             "log_level": QUIET,
         }
         self.admin = AdminClient(self._settings)
+        self._ends = LogEnds(self._settings, ANSWER_S_MAX)
 
     # ------------------------------------------------------------------------------------- names
 
@@ -179,35 +177,30 @@ class ClusterClient:
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Where the logs begin. Raises ClusterAway."""
-        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+        return self._offsets(self._ends.starts, partitions)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Up to where committed readers read (the last stable offset). Raises ClusterAway."""
-        return self._offsets(dict.fromkeys(partitions, LATEST))
+        return self._offsets(self._ends.ends, partitions)
 
-    def _offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
+    def _offsets(
+        self,
+        asked: Callable[[Iterable[Place]], Mapping[Place, int | KafkaError]],
+        partitions: Iterable[Partition],
+    ) -> dict[Partition, int]:
         """Partitions that are not there any more are left out."""
-        places = {}
-        for (topic, partition), spec in specs.items():
-            name = self.topic_here(topic)
-            if name is not None:
-                places[TopicPartition(name, partition)] = ((topic, partition), spec)
-        if not places:
-            return {}
-        asked = self.admin.list_offsets(
-            {tp: spec for tp, (_, spec) in places.items()},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=ANSWER_S_MAX,
-        )
-        found = {}
-        for tp, future in asked.items():
-            try:
-                found[places[tp][0]] = int(future.result(ANSWER_S_MAX).offset)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._away(f"offsets of {tp.topic}", error) from error
-            except TimeoutError as error:
-                raise self._away(f"offsets of {tp.topic}", error) from error
+        named = {(self.topic_here(it[0]), it[1]): it for it in partitions}
+        places = {(name, at): it for (name, at), it in named.items() if name is not None}
+        found, leaderless = {}, set()
+        for place, offset in asked(places).items():
+            if not isinstance(offset, KafkaError):
+                found[places[place]] = offset
+            elif offset.code() == NO_LEADERS:
+                leaderless.add(places[place][0])
+            elif offset.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._away(f"offsets of {place[0]}", KafkaException(offset))
+        if leaderless and (there := self.identities(leaderless)):
+            raise ClusterAway(f"{self.name}: offsets of {min(there)}: no leaders")
         return found
 
     # ------------------------------------------------------------------------------------ groups

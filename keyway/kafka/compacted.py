@@ -11,16 +11,16 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
+from keyway.kafka.log_ends import NO_LEADERS, LogEnds
 
 QUIET = 2  # librdkafka's own log: its errors reach the caller
 ANSWER_S_MAX = 30.0  # for one request, retries included: a leader that moves takes some seconds
@@ -35,6 +35,7 @@ _NOT_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    NO_LEADERS,
 )
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
@@ -56,6 +57,10 @@ class CompactedTopic:
         self._created_s: float | None = None
         self._consumer: Consumer | None = None
         self._position = 0
+
+    @cached_property
+    def _ends(self) -> LogEnds:
+        return LogEnds(self._settings, self._answer_s)
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -106,17 +111,10 @@ class CompactedTopic:
                 time.sleep(_CREATED_POLL_S)
 
     def _end(self) -> int:
-        place = TopicPartition(self.name, 0)
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = self._admin.list_offsets(
-            {place: latest},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._answer_s,
-        )
-        try:
-            return int(asked[place].result(self._answer_s).offset)
-        except TimeoutError as error:
-            raise _late() from error
+        (end,) = self._ends.ends([(self.name, 0)]).values()
+        if isinstance(end, KafkaError):
+            raise KafkaException(end)
+        return end
 
     def read(self, take: Take, *, for_s: float | None = None) -> bool:
         """Gives `take` what was written since the last read, up to the topic's present end. False:

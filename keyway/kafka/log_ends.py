@@ -1,0 +1,58 @@
+"""Where the logs of partitions begin and end, for readers of committed records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+Place = tuple[str, int]  # topic, partition
+
+START = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# A question about partitions of which none has a leader fails as a whole.
+NO_LEADERS = KafkaError._NOENT
+
+
+class LogEnds:
+    """librdkafka remembers a topic that a broker did not know a moment after it was created, and
+    for 15 minutes says at once that its partitions have no leaders. So a client that gave an error
+    is asked nothing more. One thread at a time may use it.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], answer_s: float) -> None:
+        self._settings = dict(settings)
+        self._answer_s = answer_s
+        self._admin: AdminClient | None = None
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int | KafkaError]:
+        return self._asked(places, START)
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int | KafkaError]:
+        """The last stable offsets."""
+        return self._asked(places, END)
+
+    def _asked(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int | KafkaError]:
+        wanted = {TopicPartition(*it): spec for it in places}
+        if not wanted:
+            return {}
+        admin, self._admin = self._admin or AdminClient(self._settings), None
+        asked = admin.list_offsets(
+            wanted,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._answer_s,
+        )
+        found: dict[Place, int | KafkaError] = {}
+        for tp, future in asked.items():
+            try:
+                found[tp.topic, tp.partition] = int(future.result(self._answer_s).offset)
+            except KafkaException as error:
+                found[tp.topic, tp.partition] = error.args[0]
+            except TimeoutError:
+                found[tp.topic, tp.partition] = KafkaError(KafkaError._TIMED_OUT)
+        if not any(isinstance(it, KafkaError) for it in found.values()):
+            self._admin = admin
+        return found

@@ -1,0 +1,114 @@
+"""Where logs end, asked of a broker that learns of the topic after the first question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
+from keyway.clusters.config import Cluster
+from keyway.kafka.compacted import CompactedTopic
+from keyway.kafka.log_ends import NO_LEADERS, LogEnds
+from offsets.client import ClusterClient
+from offsets.errors import ClusterAway
+from tests.rig.fake_broker import FakeBroker, ReceivedRequest, speaking
+from tests.rig.patience import patient_s
+
+TOPIC, END = "orders", 7
+KNOWN = {"PartitionIndex": 0, "LeaderId": 1, "LeaderEpoch": 1}
+LEADERLESS = {**KNOWN, "LeaderId": -1, "ErrorCode": int(ErrorCode.LEADER_NOT_AVAILABLE)}
+
+
+class Learning:
+    """A broker of one topic, which is as `topic` says."""
+
+    def __init__(self) -> None:
+        self.topic: Message = {"ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+        self.broker: FakeBroker = speaking(
+            {ApiKey.METADATA: self._metadata, ApiKey.LIST_OFFSETS: self._list_offsets},
+            # Its clients' telemetry is of no interest.
+            {int(it): (0, high) for it, high in VERSIONS.items()},
+        )
+
+    def learn(self) -> None:
+        self.topic = {"Partitions": [KNOWN]}
+
+    async def _metadata(self, request: ReceivedRequest) -> bytes:
+        topic = {"Name": TOPIC, "TopicId": bytes(range(16)), **self.topic}
+        return request.response({**self.broker.metadata(), "Topics": [topic]})
+
+    async def _list_offsets(self, request: ReceivedRequest) -> bytes:
+        row = {"PartitionIndex": 0, "Offset": END}
+        return request.response({"Topics": [{"Name": TOPIC, "Partitions": [row]}]})
+
+
+VERSIONS = {ApiKey.API_VERSIONS: 3, ApiKey.METADATA: 12, ApiKey.LIST_OFFSETS: 7}
+
+
+def run(work: Callable[[Learning, dict[str, Any]], None]) -> None:
+    async def bounded() -> None:
+        learning = Learning()
+        async with asyncio.timeout(patient_s(60)), learning.broker.running() as broker:
+            settings = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "log_level": 2}
+            await asyncio.to_thread(work, learning, settings)
+
+    asyncio.run(bounded())
+
+
+def test_a_topic_that_was_unknown_once() -> None:
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        ends = LogEnds(settings, patient_s(30))
+        (found,) = ends.ends([(TOPIC, 0)]).values()
+        assert isinstance(found, KafkaError)
+        assert found.code() == NO_LEADERS
+        learning.learn()
+        for _ in range(3):
+            assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
+
+
+def test_a_partition_that_had_no_leader() -> None:
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        learning.topic = {"Partitions": [LEADERLESS]}
+        ends = LogEnds(settings, patient_s(30))
+        (found,) = ends.starts([(TOPIC, 0)]).values()
+        assert isinstance(found, KafkaError)
+        learning.learn()
+        assert ends.starts([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
+
+
+def test_the_end_of_a_state_topic_that_was_unknown_once() -> None:
+    """Made by another service, it is listed by one broker and unknown to the next."""
+
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        topic = CompactedTopic(settings, TOPIC)
+        with pytest.raises(KafkaException, match="No leaders found"):
+            topic.end()
+        learning.learn()
+        assert topic.end() == END
+        topic.close()
+
+    run(work)
+
+
+def test_partitions_of_a_topic_that_is_gone_are_left_out() -> None:
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        cluster = Cluster(name="A", bootstrap_servers=settings["bootstrap.servers"])
+        client = ClusterClient(cluster)
+        assert client.ends([(TOPIC, 0)]) == {}
+        learning.topic = {"Partitions": [LEADERLESS]}
+        with pytest.raises(ClusterAway, match="A: offsets of orders: "):
+            client.ends([(TOPIC, 0)])
+        learning.learn()
+        assert client.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
