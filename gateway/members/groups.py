@@ -190,9 +190,8 @@ class Groups:
         changed, gone = group.copy(saved.epoch, saved.members, self._listening.of(now_ms))
         self._members += len(group.members) - count
         for member in gone:
+            # Its sessions stay: the last acknowledgements may be behind the news that it left.
             self.carried.forget(name, member)
-            for session in self.sessions.member_gone(name, member.member_id):
-                _tell(self._on_session_lost, session)
         if changed or gone:
             self._moved(group, {*topics, *group.topics()}, Reason.MEMBER_LEFT)
 

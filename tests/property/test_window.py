@@ -74,6 +74,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.play = Playbook(policy)
         self.held: dict[int, str] = {}  # offset -> member; the session is that of the generation
         self.generation = dict.fromkeys(MEMBERS, 1)
+        self.left: dict[str, int] = {}  # with sessions that it did not close -> since when
+        self.missing: dict[str, int] = {}  # since a restart, with records
         self.settled: set[int] = set()
         self.writing: list[int] = []
 
@@ -105,6 +107,7 @@ class WindowMachine(RuleBasedStateMachine):
         if not self.present(name):
             self.play.join(name, filters=filters)
             self.note()
+            self.missing.pop(name, None)
 
     @rule(name=member, reason=st.sampled_from((Reason.MEMBER_LEFT, Reason.MEMBER_EVICTED)))
     def leave(self, name: str, reason: Reason) -> None:
@@ -113,6 +116,13 @@ class WindowMachine(RuleBasedStateMachine):
             self.note()
             self.taken_back(name)
             self.generation[name] += 1
+
+    @rule(name=member)
+    def leave_before_its_acknowledgements(self, name: str) -> None:
+        if self.present(name):
+            self.play.leave(name, closes=False)
+            self.note()
+            self.left[name] = self.play.now_ms
 
     @rule(name=member)
     def close(self, name: str) -> None:
@@ -197,6 +207,13 @@ class WindowMachine(RuleBasedStateMachine):
         }
         self.held = {o: holder for o, holder in self.held.items() if o not in ended}
         self.play.wait(ms)
+        grace_ms = self.play.policy.disconnect_grace_ms
+        for gone in (self.left, self.missing):
+            for name, since_ms in list(gone.items()):
+                if self.play.now_ms >= since_ms + grace_ms:
+                    self.taken_back(name)
+                    del gone[name]
+                    self.generation[name] += 1
         self.note()
 
     @precondition(lambda self: self.writing)
@@ -225,6 +242,9 @@ class WindowMachine(RuleBasedStateMachine):
         members = self.play.core.members
         self.writing = []
         self.play.restart()
+        self.left = {}
+        there = {one.member_id for one in members}
+        self.missing = dict.fromkeys({*self.held.values()} - there, self.play.now_ms)
         for one in members:
             self.play.join(one.member_id, filters=one.filters)
             self.note()

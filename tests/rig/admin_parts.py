@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
+from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionClosed, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
 from gateway.config import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
@@ -295,5 +295,6 @@ async def worked(admin: Admin, count: int = 5) -> None:
     done = [*range(count - 1), count]
     await node.window().ask(Acknowledge(M1, S1, [(o, o, b"\1") for o in done], now_ms()))
     node.beat("m1", -1)
+    node.window().post(SessionClosed(M1, S1, now_ms()))
     await node.windows.committer.commit()
     await settle()

@@ -97,9 +97,16 @@ class Playbook:
         added = tuple(Member(MemberId(name), filters) for name in names)
         return self.on(MembersChanged(self.core.members + added, self.now_ms))
 
-    def leave(self, name: str, reason: Reason = Reason.MEMBER_LEFT) -> Playbook:
+    def leave(
+        self, name: str, reason: Reason = Reason.MEMBER_LEFT, *, closes: bool = True
+    ) -> Playbook:
+        """`closes`: who says goodbye closes its sessions, too."""
         rest = tuple(m for m in self.core.members if m.member_id != name)
-        return self.on(MembersChanged(rest, self.now_ms, reason))
+        self.on(MembersChanged(rest, self.now_ms, reason))
+        held = {lease.session_id for lease in self.stored.leases if lease.member_id == name}
+        for session in sorted(held) if closes and reason is Reason.MEMBER_LEFT else ():
+            self.close(name, session)
+        return self
 
     def produce(self, *keys: Key) -> Playbook:
         """Appends records and has the window read them, as far as it has room."""

@@ -49,8 +49,11 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
         state.reading = False
     state.relist()
     for member in before.values():  # Those that are gone.
-        member.joined = False
-        give_back_member(state, member, event.reason, event.now_ms)
+        member.leave()
+        if event.reason is Reason.MEMBER_LEFT:
+            _left(state, member, event.now_ms)
+        else:
+            give_back_member(state, member, event.reason, event.now_ms)
 
 
 def _newcomer(
@@ -64,6 +67,16 @@ def _newcomer(
     member.attention = Attention(now_ms)
     newcomers.append(member)
     return member
+
+
+def _left(state: WindowState, member: MemberQueue, now_ms: int) -> None:
+    """A client says on one connection that it leaves, and acknowledges its last records on others
+    at the same time. So it keeps what it holds until it closes its sessions, for the grace at most.
+    """
+    for session in state.book.sessions.values():
+        if session.member is member:
+            session.left_at_ms = now_ms
+            state.absent[member.member_id] = member
 
 
 def give_back_member(state: WindowState, member: MemberQueue, reason: Reason, now_ms: int) -> None:
@@ -143,7 +156,7 @@ def session_opened(state: WindowState, event: SessionOpened) -> None:
             continue
         if session.session_id == event.session_id:
             # It was taken for lost: a leader that moved away and came back.
-            session.successor, session.lost_at_ms = None, None
+            session.successor, session.lost_at_ms, session.left_at_ms = None, None, None
         else:
             session.successor = event.session_id
             if session.lost_at_ms is None:
@@ -169,6 +182,8 @@ def _first_live(state: WindowState, lease: Lease) -> int:
 
 def lost_since_ms(state: WindowState, session: LeaseHolder) -> int | None:
     """The beginning of its grace; None: its connection is there."""
+    if session.left_at_ms is not None:
+        return session.left_at_ms
     return session.lost_at_ms if session.member.joined else state.restored_at_ms
 
 
@@ -178,5 +193,7 @@ def evict_lost(state: WindowState, now_ms: int) -> None:
     for session in list(state.book.sessions.values()):
         since_ms = lost_since_ms(state, session)
         if since_ms is not None and now_ms >= since_ms + grace_ms:
+            left = session.left_at_ms is not None
+            reason = Reason.MEMBER_LEFT if left else Reason.MEMBER_EVICTED
             for lease in state.book.of_session(session):
-                state.give_back(lease, Reason.MEMBER_EVICTED, now_ms)
+                state.give_back(lease, reason, now_ms)

@@ -59,6 +59,14 @@ class MemberQueue:
     def ready_count(self) -> int:
         return len(self.ready) - self.ready_at + len(self.fresh)
 
+    def leave(self) -> None:
+        """What it holds is counted on."""
+        self.joined = self.awake = False
+        self.idle = True
+        self.drained = 0
+        self.joined_behind = self.limit = NO_OFFSET
+        self.clear_ready()
+
     def clear_ready(self) -> None:
         self.ready = []
         self.ready_at = 0
@@ -95,6 +103,7 @@ class LeaseHolder:
         # The session that its member opened last: it may acknowledge the records of this one.
         self.successor: SessionId | None = None
         self.lost_at_ms: int | None = None  # its connection is gone since then
+        self.left_at_ms: int | None = None  # its member left the group, and may still acknowledge
 
     def __repr__(self) -> str:
         return f"<{self.member.member_id}/{self.session_id}>"

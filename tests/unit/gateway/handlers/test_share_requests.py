@@ -14,6 +14,7 @@ from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
+from gateway.members.saved_members import SavedGroup
 from gateway.upstream.errors import Unreachable
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
 from tests.rig.share_client import (
@@ -70,6 +71,32 @@ def test_closing_gives_back_what_was_not_acknowledged() -> None:
         await client.fetch(epoch=-1)
         client.epoch = 0
         assert offsets(await client.fetch()) == [1, 2]
+
+    story(tell)
+
+
+def test_a_goodbye_may_overtake_the_last_acknowledgements() -> None:
+    """Closing, librdkafka sends both at once, on two connections."""
+
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        assert (await client.heartbeat(-1))["ErrorCode"] == 0
+        await settle()
+        answer = await client.acknowledge({0: [(0, 1, ACCEPT)]}, epoch=-1)
+        assert row_error(answer) == ErrorCode.NONE
+        other = await joined(node, member="m2")
+        assert offsets(await other.fetch()) == [2]
+
+    story(tell)
+
+
+def test_so_may_the_news_of_it_from_the_node_that_coordinates() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        node.groups.copy(client.group, SavedGroup(2, []), now_ms())
+        await settle()
+        answer = await client.acknowledge({0: [(0, 2, ACCEPT)]}, epoch=-1)
+        assert row_error(answer) == ErrorCode.NONE
 
     story(tell)
 

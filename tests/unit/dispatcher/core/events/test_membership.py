@@ -37,7 +37,7 @@ def test_an_unbothered_key_moves_at_once_and_a_held_one_drains() -> None:
     assert [m.draining_keys for m in play.core.stats().members] == [0, 0]
 
 
-def test_leaving_gives_back_at_once_and_counts() -> None:
+def test_leaving_and_closing_gives_back_at_once_and_counts() -> None:
     play = Playbook().join("c1", "c2")
     key = play.keys_of("c1")[0]
     play.produce(key, key)
@@ -45,6 +45,43 @@ def test_leaving_gives_back_at_once_and_counts() -> None:
     play.leave("c1").expect(MembersReady([MemberId("c2")]))
     assert play.acquire("c2") == [0]
     assert play.delivered().attempts == [2]
+
+
+def test_the_last_acknowledgements_of_one_that_leaves_may_come_behind_its_goodbye() -> None:
+    """librdkafka says goodbye to the coordinator and acknowledges to the leader at once."""
+    play = Playbook().join("c1", "c2")
+    key = play.keys_of("c1")[0]
+    play.produce(key, key)
+    assert play.acquire("c1") == [0]
+    play.leave("c1", closes=False)
+    assert play.acquire("c2") == [], "its key is with c1 still"
+    assert play.ack("c1", 0) == [None]
+    play.close("c1")
+    assert (play.core.cursor, play.acquire("c2")) == (1, [1])
+
+
+def test_one_that_leaves_and_closes_nothing_keeps_its_records_for_the_grace() -> None:
+    play = Playbook(Policy(deliveries_max=1)).join("c1", "c2")
+    key = play.keys_of("c1")[0]
+    play.produce(key)
+    assert play.acquire("c1") == [0]
+    play.leave("c1", closes=False)
+    play.lose("c1").wait(2_999)
+    assert play.acquire("c2") == []
+    play.wait(1)
+    assert play.acquire("c2") == [0], "a goodbye is no crash: it costs no delivery"
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_one_that_leaves_and_comes_back_with_its_session(*, opened: bool) -> None:
+    play = Playbook().join("c1").produce(b"a", b"b")
+    assert play.acquire("c1") == [0, 1]
+    play.leave("c1", closes=False).join("c1")
+    if opened:
+        play.on(SessionOpened(MemberId("c1"), SessionId("s1"), play.now_ms))
+    assert play.ack("c1", 0) == [None]
+    play.wait(3_000)
+    assert play.ack("c1", 1) == ([None] if opened else [AckError.INVALID_RECORD_STATE])
 
 
 def test_an_evicted_member_s_records_count_as_taken_if_the_policy_says_so() -> None:
@@ -195,5 +232,9 @@ def test_who_is_gone_is_not_told_of_what_it_gave_back() -> None:
     mine = play.keys_of("c1", 2)
     play.produce(*mine)
     assert play.acquire("c1") == [0]
-    play.leave("c1").expect(MembersReady([MemberId("c2")]))
+    play.leave("c1", closes=False).expect(MembersReady([MemberId("c2")]))
+    assert play.acquire("c2") == [1]
+    play.close("c1")
+    assert not [it for it in play.step.effects if isinstance(it, MembersReady)], "c2 is full"
+    play.ack("c2", 1)
     assert play.acquire("c2") == [0]
