@@ -14,7 +14,6 @@ from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers.limits import SHARE_FETCH_WAIT_MS_MAX, SUBSCRIBED_TOPICS_MAX
-from gateway.members.saved_members import SavedGroup
 from gateway.upstream.errors import Unreachable
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
 from tests.rig.share_client import (
@@ -57,46 +56,6 @@ def test_what_an_acknowledgement_frees_is_in_the_answer() -> None:
         await settle()
         assert offsets(await client.fetch()) == [0, 1, 2]
         assert offsets(await client.fetch(acks={0: [(0, 0, ACCEPT)]})) == [3]
-
-    story(tell)
-
-
-def test_closing_gives_back_what_was_not_acknowledged() -> None:
-    async def tell(_node: Node, client: Client) -> None:
-        await client.fetch()
-        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=-1)
-        assert row_error(answer) == ErrorCode.NONE
-        client.epoch = 0
-        assert offsets(await client.fetch()) == [1, 2]
-        await client.fetch(epoch=-1)
-        client.epoch = 0
-        assert offsets(await client.fetch()) == [1, 2]
-
-    story(tell)
-
-
-def test_a_goodbye_may_overtake_the_last_acknowledgements() -> None:
-    """Closing, librdkafka sends both at once, on two connections."""
-
-    async def tell(node: Node, client: Client) -> None:
-        assert offsets(await client.fetch()) == [0, 1, 2]
-        assert (await client.heartbeat(-1))["ErrorCode"] == 0
-        await settle()
-        answer = await client.acknowledge({0: [(0, 1, ACCEPT)]}, epoch=-1)
-        assert row_error(answer) == ErrorCode.NONE
-        other = await joined(node, member="m2")
-        assert offsets(await other.fetch()) == [2]
-
-    story(tell)
-
-
-def test_so_may_the_news_of_it_from_the_node_that_coordinates() -> None:
-    async def tell(node: Node, client: Client) -> None:
-        assert offsets(await client.fetch()) == [0, 1, 2]
-        node.groups.copy(client.group, SavedGroup(2, []), now_ms())
-        await settle()
-        answer = await client.acknowledge({0: [(0, 2, ACCEPT)]}, epoch=-1)
-        assert row_error(answer) == ErrorCode.NONE
 
     story(tell)
 
@@ -383,46 +342,6 @@ def test_a_fetch_that_finds_only_gone_records_gets_the_next_ones() -> None:
 
 
 # ------------------------------------------------------------------------------------- hanging up
-
-
-GATES = ["group", "topics", "records", "store"]
-
-
-@pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("closing", [False, True])
-def test_whoever_hangs_up_anywhere_loses_nothing(gate: str, closing: bool) -> None:
-    """At every await of a fetch (closing: of the acknowledgement that ends the session)."""
-
-    async def tell(node: Node, client: Client) -> None:
-        await client.fetch(MaxRecords=2)
-        node.log.produce(b"d")
-        await settle()
-        client.services.authoriser.connection_lost(client.connection.id)  # to be asked again
-        blocked = asyncio.Event()
-        keys = {"group": ApiKey.HEARTBEAT, "topics": ApiKey.METADATA}
-        if gate in keys:
-            client.connection.gates[keys[gate]] = blocked
-        elif gate == "records":
-            node.log.gate = blocked
-        else:
-            node.store.gate = blocked
-        acks = {0: [(0, 0, ACCEPT)]}
-        asked = client.acknowledge(acks, epoch=-1) if closing else client.fetch(acks=acks)
-        request = node.tasks.create_task(asked)
-        await settle()
-        client.hang_up()
-        request.cancel()
-        await asyncio.wait([request])
-        node.log.gate = node.store.gate = None
-        blocked.set()
-        assert len(node.ready) == 0
-        assert len(node.groups.sessions) == 0
-        await asyncio.sleep(4)  # the grace of its records
-        again = await joined(node, member="m2")
-        answer = await again.fetch()
-        assert offsets(answer)[-3:] == [1, 2, 3], "well before any lock runs out"
-
-    story(tell)
 
 
 # -------------------------------------------------------------------------------------- heartbeats
