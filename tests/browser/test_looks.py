@@ -4,7 +4,9 @@ that differ, a strip that shows its tab, figures of a group that stopped.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -157,6 +159,25 @@ def test_a_key_that_was_never_used_does_not_look_healthy(page: Tab) -> None:
     page.page.keyboard.press("Enter")
     expect(page.page.get_by_text("or the key was never used")).to_be_visible()
     expect(page.page.get_by_role("cell", name="nothing unsettled").first).to_be_visible()
+
+
+def test_a_warning_above_a_field_leaves_it_its_focus(page: Tab, stage: Stage) -> None:
+    """Somebody types while the node hangs for some seconds."""
+    page.open(f"groups/{BILLING}/keys")
+    words = page.page.get_by_placeholder("look a key up")
+    words.fill("no-such-")
+    os.kill(stage.gateway.pid, signal.SIGSTOP)
+    try:
+        page.phase("stale")
+        expect(words).to_be_focused()
+        page.page.keyboard.type("k")
+    finally:
+        os.kill(stage.gateway.pid, signal.SIGCONT)
+    page.live()
+    expect(words).to_be_focused()
+    page.page.keyboard.type("ey")
+    page.page.keyboard.press("Enter")
+    expect(page.page.get_by_text("No record of no-such-key is unsettled")).to_be_visible()
 
 
 def test_connections_are_searched(page: Tab) -> None:

@@ -2,6 +2,9 @@
 // hold any characters. An update keeps the elements that stay, with their focus and their hover.
 
 const SVG = "http://www.w3.org/2000/svg";
+// No names: a form has its fields as properties, by their ids.
+const KEY = Symbol("key");
+const LISTENERS = Symbol("listeners");
 const PROPERTIES = new Set(["value", "checked", "disabled", "indeterminate", "open"]);
 
 /** An HTML element. `props`: attributes, `on...` listeners, `key` for its place among siblings. */
@@ -15,10 +18,10 @@ export function s(tag, props, ...children) {
 }
 
 function filled(element, props, children) {
-  element.listeners = {};
+  element[LISTENERS] = {};
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === "key") element.key = String(value);
+    if (name === "key") element[KEY] = String(value);
     else if (name.startsWith("on")) listen(element, name, value);
     else if (PROPERTIES.has(name)) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
@@ -28,7 +31,7 @@ function filled(element, props, children) {
 }
 
 function listen(element, name, listener) {
-  element.listeners[name] = listener;
+  element[LISTENERS][name] = listener;
   element[name] = listener;
 }
 
@@ -53,22 +56,30 @@ export function labelled(id, label, field) {
 
 /** Makes the children of `shown` those of `wanted`. */
 export function update(shown, wanted) {
-  const staying = new Set([...wanted.childNodes].map((child) => child.key));
+  const staying = new Set([...wanted.childNodes].map((child) => child[KEY]));
   const kept = new Map();
   for (const child of [...shown.childNodes]) {
-    if (child.key && !staying.has(child.key)) child.remove(); // first: the others need not move
-    else if (child.key) kept.set(child.key, child);
+    if (child[KEY] && !staying.has(child[KEY])) child.remove(); // first: the others need not move
+    else if (child[KEY]) kept.set(child[KEY], child);
   }
   let at = shown.firstChild;
-  for (const child of [...wanted.childNodes]) {
-    const old = child.key ? kept.get(child.key) : at && !at.key ? at : null;
+  const coming = [...wanted.childNodes];
+  while (coming.length > 0) {
+    const child = coming.shift();
+    // What came before it and is gone, as a warning that is over, does not take its place.
+    while (at && !at[KEY] && !child[KEY] && !alike(at, child) && !awaited(at, coming) && awaited(child, following(at))) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+    const old = child[KEY] ? kept.get(child[KEY]) : at && !at[KEY] ? at : null;
     if (old && alike(old, child)) {
       if (old === at) at = at.nextSibling;
       else shown.insertBefore(old, at);
       renew(old, child);
     } else {
       shown.insertBefore(child, at);
-      if (old && old === at) {
+      if (old && old === at && !awaited(old, coming)) {
         at = at.nextSibling;
         old.remove();
       }
@@ -81,8 +92,19 @@ export function update(shown, wanted) {
   }
 }
 
+/** Whether the element has its like, by tag alone, among others. */
+function awaited(element, others) {
+  return others.some((it) => !it[KEY] && alike(it, element));
+}
+
+function following(element) {
+  const found = [];
+  for (let it = element.nextSibling; it; it = it.nextSibling) found.push(it);
+  return found;
+}
+
 function alike(old, wanted) {
-  return old.nodeName === wanted.nodeName && old.key === wanted.key;
+  return old.nodeName === wanted.nodeName && old[KEY] === wanted[KEY];
 }
 
 function renew(old, wanted) {
@@ -106,11 +128,11 @@ function renewProperties(old, wanted) {
     const typing = name === "value" && old === document.activeElement;
     if (!typing) old[name] = wanted[name];
   }
-  for (const name of Object.keys(old.listeners ?? {})) {
-    if (!(name in (wanted.listeners ?? {}))) old[name] = null;
+  for (const name of Object.keys(old[LISTENERS] ?? {})) {
+    if (!(name in (wanted[LISTENERS] ?? {}))) old[name] = null;
   }
-  for (const [name, listener] of Object.entries(wanted.listeners ?? {})) old[name] = listener;
-  old.listeners = wanted.listeners;
+  for (const [name, listener] of Object.entries(wanted[LISTENERS] ?? {})) old[name] = listener;
+  old[LISTENERS] = wanted[LISTENERS];
 }
 
 /** Tells screen readers. */
