@@ -86,7 +86,7 @@ class ClusterClient:
             "log_level": QUIET,
         }
         self.admin = AdminClient(self._settings)
-        self._ends = LogEnds(self._settings, ANSWER_S_MAX)
+        self._ends = LogEnds(self._settings, ANSWER_S_MAX, self.admin)
 
     # ------------------------------------------------------------------------------------- names
 

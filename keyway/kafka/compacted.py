@@ -60,7 +60,7 @@ class CompactedTopic:
 
     @cached_property
     def _ends(self) -> LogEnds:
-        return LogEnds(self._settings, self._answer_s)
+        return LogEnds(self._settings, self._answer_s, self._admin)
 
     @cached_property
     def _admin(self) -> AdminClient:

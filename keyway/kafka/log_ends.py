@@ -20,13 +20,16 @@ NO_LEADERS = KafkaError._NOENT
 class LogEnds:
     """librdkafka remembers a topic that a broker did not know a moment after it was created, and
     for 15 minutes says at once that its partitions have no leaders. So a client that gave an error
-    is asked nothing more. One thread at a time may use it.
+    is asked nothing more. `admin` is asked first, best one that has answered before: the first
+    question to a new client may take 3 s. One thread at a time may use it.
     """
 
-    def __init__(self, settings: Mapping[str, Any], answer_s: float) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], answer_s: float, admin: AdminClient | None = None
+    ) -> None:
         self._settings = dict(settings)
         self._answer_s = answer_s
-        self._admin: AdminClient | None = None
+        self._admin = admin
 
     def starts(self, places: Iterable[Place]) -> dict[Place, int | KafkaError]:
         return self._asked(places, START)

@@ -19,6 +19,7 @@ from tests.bench.scale.figures import Figure, Size
 from tests.rig.offset_clusters import write_config
 from tests.rig.patience import wait_until
 
+TOPICS = "scale-"
 RECORDS = 6  # of each partition
 TOPICS_AT_ONCE = 50
 STEP_S_MAX = 300.0
@@ -45,7 +46,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def topic_of(number: int) -> str:
-    return f"scale-{number}"
+    return f"{TOPICS}{number}"
 
 
 def _make_topics(size: Size, config: ClustersConfig) -> None:
