@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from pathlib import Path
 # found here.
 FREE_PORT_MIN = 21_000
 FREE_PORT_MAX = 32_000
+_handed_out: deque[range] = deque(maxlen=32)
 
 # Runs in the child between fork and exec of the real command: same pid, and no preexec_fn, which is
 # unsafe with threads.
@@ -115,10 +117,15 @@ def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_ports(count: int = 1) -> int:
-    """The first of `count` consecutive free loopback ports. Raises SetupError if there are none."""
+    """The first of `count` consecutive free loopback ports, none of them among the last that were
+    handed out: those may not be bound yet. Raises SetupError if there are none.
+    """
     for _ in range(500):
         first = random.randrange(FREE_PORT_MIN, FREE_PORT_MAX - count)
-        if all(port_is_free(first + at) for at in range(count)):
+        wanted = range(first, first + count)
+        apart = all(wanted.stop <= it.start or it.stop <= first for it in _handed_out)
+        if apart and all(port_is_free(port) for port in wanted):
+            _handed_out.append(wanted)
             return first
     raise SetupError(
         f"no {count} free ports in {FREE_PORT_MIN}-{FREE_PORT_MAX}: stop the programs that use them"

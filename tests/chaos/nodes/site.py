@@ -21,6 +21,8 @@ from tests.rig.gateway_process import BROKER_IDS_MAX, GatewayProcess, Settings
 from tests.rig.groups import GROUPS
 from tests.rig.patience import wait_until
 
+# A record that meets a death with each delivery is not parked.
+KEPT: Settings = {**GROUPS[-1], "deliveries_max": 100}
 LISTENS, ADVERTISED = "127.0.0.1", "127.0.0.3"  # the proxies are at the second
 
 
@@ -55,7 +57,7 @@ class Nodes:
         return GatewayProcess(
             directory,
             self.kafka.bootstrap_servers,
-            groups=GROUPS,
+            groups=[*GROUPS[:-1], KEPT],
             redis_url=f"redis://127.0.0.1:{at}/0",
             nodes={"id": name},
             listen=listen,

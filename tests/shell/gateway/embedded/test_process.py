@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gateway.embedded import process
 from gateway.embedded.process import (
     SetupError,
     free_ports,
@@ -81,6 +82,18 @@ def test_free_ports_can_be_listened_on() -> None:
         require_free(first, "one", "two")
         with pytest.raises(SetupError, match=rf"^port {first + 1} \(the thing\) is taken: .*move$"):
             require_free(first + 1, "the thing", "move")
+
+
+def test_free_ports_are_handed_out_once_though_nobody_listens_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = free_ports(4)
+    process._handed_out.clear()
+    monkeypatch.setattr(process, "FREE_PORT_MIN", first)
+    monkeypatch.setattr(process, "FREE_PORT_MAX", first + 5)
+    assert sorted(free_ports(1) for _ in range(4)) == list(range(first, first + 4))
+    with pytest.raises(SetupError, match="no 1 free ports"):
+        free_ports(1)
 
 
 def test_wait_names_what_did_not_come() -> None:
