@@ -45,19 +45,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def stale_modules(root: Path) -> list[str]:
-    """Sources that are newer than the extension module compiled from them. Those of `settled` are
-    held against the library that has the code of all (their own only point to it).
-    """
+    """Sources that are newer than the extension module compiled from them."""
     stale = []
-    for package in ("gateway", "dispatcher"):
+    for package in ("gateway", "dispatcher", "keyway"):
         for compiled in sorted((root / package).rglob("*.so")):
             source = compiled.with_name(compiled.name.split(".", 1)[0] + ".py")
             if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
                 stale.append(str(source.relative_to(root)))
-    for library in (root / "dispatcher").glob("*__mypyc.*"):
-        built = library.stat().st_mtime
-        shared = sorted((root / "settled").rglob("*.py"))
-        stale += [str(it.relative_to(root)) for it in shared if it.stat().st_mtime > built]
     return stale
 
 

@@ -27,7 +27,7 @@ from dispatcher.core.model import (
 from dispatcher.store.base import StoreError, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey

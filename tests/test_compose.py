@@ -13,7 +13,7 @@ import typer.main
 import yaml
 
 from gateway.cli.main import app
-from gateway.config import Config, load
+from gateway.config.file import Config, load
 from keyway.terminal.extras import DISTRIBUTION_NAME
 
 ROOT = Path(__file__).resolve().parent.parent

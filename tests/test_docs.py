@@ -17,7 +17,10 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.cli.main import app
-from gateway.config import Config, FilterRule, GroupSection, MaskRule, Sasl, Tls, TokenSection, load
+from gateway.config.admin import MaskRule, TokenSection
+from gateway.config.file import Config, load
+from gateway.config.groups import FilterRule, GroupSection
+from gateway.config.upstream import Sasl, Tls
 from tests.rig.transcripts import blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +29,7 @@ DOCUMENTS = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
 )
 EXAMPLE = ROOT / "keyway.example.yaml"
-LINES_MAX = {"README.md": 160, "ARCHITECTURE.md": 250}
+LINES_MAX = {"README.md": 160, "ARCHITECTURE.md": 290}
 ARCHITECTURE_LINE_CHARACTERS_MAX = 200
 PACKAGES = ("demo", "gateway", "dispatcher", "offsets", "schema_dist", "spark", "keyway")
 

@@ -66,7 +66,8 @@ from gateway.admin.window_rows import (
     SeekResult,
     WindowList,
 )
-from gateway.config import FilterRules, Role
+from gateway.config.admin import Role
+from gateway.config.groups import FilterRules
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
 JSON, EVENTS, METRICS_TEXT = "application/json", "text/event-stream", "text/plain"

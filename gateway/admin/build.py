@@ -19,7 +19,8 @@ from gateway.admin.health import look
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens
 from gateway.admin.value_decoder import ValueDecoder
-from gateway.config import AdminSection, Config, ConfigSource, is_loopback
+from gateway.config.admin import AdminSection, is_loopback
+from gateway.config.file import Config, ConfigSource
 from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.build import ListenRoom

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from gateway.config import Config
+from gateway.config.file import Config
 from keyway.clusters.config import ClustersConfig
 
 Schema = dict[str, Any]

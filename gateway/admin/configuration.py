@@ -19,7 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from gateway.admin.node_rows import ConfigRow, OptionDifference, ReloadRow
 from gateway.admin.tokens import Tokens
-from gateway.config import Config, ConfigError, ConfigSource
+from gateway.config.file import Config, ConfigError, ConfigSource
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from gateway.admin.problems import answered, json_body, query, validated
 from gateway.admin.rows import FilterChange, FilterPreview, KeyFilterRules, MemberGlobs, MovedKeys
-from gateway.config import FilterRule
+from gateway.config.groups import FilterRule
 from gateway.members.groups import Groups
 from gateway.members.key_filters import (
     InvalidRules,

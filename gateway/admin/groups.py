@@ -33,7 +33,7 @@ from gateway.admin.rows import (
     PoisonPolicies,
     SpanLimit,
 )
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
 from gateway.members.groups import Groups

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
-from gateway.config import is_loopback
+from gateway.config.admin import is_loopback
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 from gateway.operations.errors import OperationError
 from keyway.clusters.yaml_file import first_fault

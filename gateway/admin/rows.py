@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
 from dispatcher.core.model import OperatorVerb, PoisonPolicy, Reason
 from gateway.admin.limits import KEY_BYTES_MAX
-from gateway.config import FilterRule
+from gateway.config.groups import FilterRule
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
 ALL: Literal["all"] = "all"

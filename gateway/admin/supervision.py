@@ -13,7 +13,7 @@ from gateway.admin.limits import ID_MAX
 from gateway.admin.node_rows import AuditList, AuditRow
 from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
-from gateway.config import ConfigError
+from gateway.config.file import ConfigError
 
 
 def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route]:

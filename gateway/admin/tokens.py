@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.admin.limits import LOGIN_SESSIONS_MAX, SESSION_MS
-from gateway.config import Role, TokenSection
+from gateway.config.admin import Role, TokenSection
 
 TOKEN_BYTES = 32
 TOKEN_PREFIX = "keyway_"  # noqa: S105 - scanners of repositories find tokens by it

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from gateway.admin.limits import DECODE_BYTES_MAX, DECODE_S_MAX, DECODES_AT_ONCE
 from gateway.admin.values import Decoded
-from gateway.config import RegistryViewSection
+from gateway.config.state import RegistryViewSection
 
 FRAMED = b"\0"  # Confluent's framing: a zero, and the schema's id in four bytes
 _HEADER_BYTES = 5

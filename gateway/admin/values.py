@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admin.rows import ValueFormat, ValueRow
-from gateway.config import MaskRule
+from gateway.config.admin import MaskRule
 from gateway.core.wire.records import RecordStart
 
 MASKED: Final = "***"

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import typer
 
-from gateway import config as configuration
 from gateway.cli.options import ConfigOption, Output, UpstreamOption
 from gateway.cli.tables import print_data, print_table
+from gateway.config import file as configuration
 from keyway.logs import configure
 from keyway.terminal.exits import Exit
 

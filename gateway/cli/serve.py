@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gateway import config as configuration
 from gateway.cli.options import ConfigOption, UpstreamOption
+from gateway.config import file as configuration
 from gateway.node.limits import WORKERS_MAX
 from keyway.logs import LogFormat, LogLevel, configure
 from keyway.terminal.exits import Exit

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gateway.admin.tokens import new_token, sha256_of
 from gateway.cli.options import Output
 from gateway.cli.tables import print_data
-from gateway.config import Role, TokenSection
+from gateway.config.admin import Role, TokenSection
 from keyway.clusters.yaml_file import first_fault
 
 

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 from redis.asyncio import Redis
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.build import ListenRoom

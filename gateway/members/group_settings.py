@@ -16,7 +16,8 @@ from typing import Any
 
 import structlog
 
-from gateway.config import Config, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import GroupSection
 from gateway.core.share.altered_configs import AlteredConfigs, Values
 from gateway.members.limits import ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS, GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, UpstreamError

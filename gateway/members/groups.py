@@ -15,7 +15,7 @@ from typing import TypeVar
 import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.share.membership import (
     JOIN_EPOCH,
     GroupFull,

@@ -20,7 +20,8 @@ import structlog
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from gateway.config import Config, FilterRule, FilterRules
+from gateway.config.file import Config
+from gateway.config.groups import FilterRule, FilterRules
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
 from gateway.members.limits import (
     FILTER_GLOB_BYTES,

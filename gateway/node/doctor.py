@@ -19,7 +19,9 @@ from redis.exceptions import RedisError
 
 from dispatcher.core.model import PoisonPolicy
 from gateway.compiled import describe
-from gateway.config import AdminSection, Config, ConfigError, StateSection
+from gateway.config.admin import AdminSection
+from gateway.config.file import Config, ConfigError
+from gateway.config.state import StateSection
 from gateway.core.cluster.acl import HEARTBEAT_VERSION, heartbeat_of_nobody
 from gateway.core.cluster.discovery import metadata_request
 from gateway.core.wire.apis import ApiKey

@@ -13,7 +13,7 @@ import structlog
 import uvloop
 
 from gateway.compiled import version_line
-from gateway.config import Config, ConfigSource
+from gateway.config.file import Config, ConfigSource
 from gateway.embedded.process import SetupError
 from gateway.listen.listeners import CannotListen
 from gateway.node.lifecycle import run_parts

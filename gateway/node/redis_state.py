@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from dispatcher.store.redis import RedisStore
-from gateway.config import ConfigError, StateSection
+from gateway.config.file import ConfigError
+from gateway.config.state import StateSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
 from gateway.node.limits import HEALTH_STORE_S_MAX

@@ -23,7 +23,8 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.config import ConfigError, RegistryViewSection
+from gateway.config.file import ConfigError
+from gateway.config.state import RegistryViewSection
 from gateway.embedded.process import start_child, stop_child
 from gateway.node.limits import (
     VIEW_BEAT_BYTES_MAX,

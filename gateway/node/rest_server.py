@@ -8,7 +8,7 @@ import socket
 import uvicorn
 from starlette.applications import Starlette
 
-from gateway.config import AdminSection
+from gateway.config.admin import AdminSection
 from gateway.listen.listeners import listening_socket
 from gateway.part import Part
 

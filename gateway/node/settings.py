@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config import Config, ConfigError
+from gateway.config.file import Config, ConfigError
 from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.rewrite import Address as ShownAddress
 from gateway.listen.server import ServerSettings

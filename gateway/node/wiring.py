@@ -19,7 +19,7 @@ import gateway.reading.build as reading
 import gateway.routing.build as routing
 import gateway.upstream.build as upstream
 import gateway.windows.build as windows
-from gateway.config import Config, ConfigSource
+from gateway.config.file import Config, ConfigSource
 from gateway.group_log import GroupLog
 from gateway.node import event_loop, memory, redis_state, registry_view, rest_server
 from gateway.node.redis_state import RedisAddress

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr, ValidationError
 
-from gateway.config import Config, ConfigError, NodesSection, RegistryViewSection
+from gateway.config.file import Config, ConfigError
+from gateway.config.state import NodesSection, RegistryViewSection
 
 _PORT_MAX = 65_535
 _NAME = "worker"  # without nodes.id

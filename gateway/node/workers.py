@@ -15,7 +15,7 @@ from subprocess import Popen
 
 import structlog
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.embedded.process import SetupError, start_child
 from gateway.embedded.redis_watch import RedisWatch
 from gateway.listen.listeners import CannotListen, listening_socket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.members.build import MembersRoom
 from gateway.operations.deleted_topics import DeletedTopics
 from gateway.operations.group_administration import GroupAdministration

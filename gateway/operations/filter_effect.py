@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dispatcher.core.model import Member
 from dispatcher.core.routing.ring import NOBODY, Router
-from gateway.config import FilterRule
+from gateway.config.groups import FilterRule
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.limits import EFFECT_KEYS_AT_ONCE, EFFECT_KEYS_MAX

@@ -13,7 +13,7 @@ from typing import Literal
 
 import structlog
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.group_settings import KAFKA_NAMES, GroupSettings

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from redis.asyncio import Redis
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
 from gateway.core.wire.schema import Message

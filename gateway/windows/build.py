@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from dispatcher.core.model import Noticed
 from dispatcher.store.base import WindowStore
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened, Snapshot
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode

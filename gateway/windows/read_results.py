@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatcher.core.life.commands import Command, Failure
 from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import RecordsRead
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 

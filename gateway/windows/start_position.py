@@ -8,7 +8,7 @@ import re
 
 import structlog
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED

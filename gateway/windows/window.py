@@ -51,7 +51,7 @@ from dispatcher.core.model import (
     WriteDeadLetters,
 )
 from dispatcher.store.base import WindowKey
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.members.groups import Groups
 from gateway.windows.committing import Committer
 from gateway.windows.dependencies import Dependencies

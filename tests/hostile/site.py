@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.embedded.kafka import QUICK_JVM, KafkaCluster
 from gateway.embedded.process import stop_child
 from tests.hostile.attacks import Row

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionClosed, SessionId
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowKey
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.reading.cache import Source
 from gateway.core.wire.apis import ApiKey

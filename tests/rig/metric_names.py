@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
-from gateway.config import Config, ConfigSource
+from gateway.config.file import Config, ConfigSource
 from gateway.node.process import process_part
 from gateway.node.redis_state import RedisAddress
 from gateway.node.wiring import Process, wire

@@ -13,7 +13,8 @@ from typing import Any
 from dispatcher.core.model import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
-from gateway.config import Config, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source

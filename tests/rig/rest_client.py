@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from dispatcher.core.model import PoisonPolicy
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from tests.rig.admin_parts import Admin
 from tests.rig.rest_parts import served
 from tests.rig.virtual_time import run, settle

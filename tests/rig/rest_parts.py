@@ -19,7 +19,8 @@ from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import Health
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
-from gateway.config import AdminSection, Config, ConfigSource, MaskRule, Role, TokenSection
+from gateway.config.admin import AdminSection, MaskRule, Role, TokenSection
+from gateway.config.file import Config, ConfigSource
 from gateway.core.cluster.topology import Topology
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dispatcher.core.model import AckType
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.acl import DESCRIBE, READ
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey

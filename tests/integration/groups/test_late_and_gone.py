@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess, Settings
 from tests.rig.kafka import produce

@@ -19,7 +19,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from gateway.admin.value_decoder import Undecoded, ValueDecoder
 from gateway.admin.values import Decoded
-from gateway.config import RegistryViewSection
+from gateway.config.state import RegistryViewSection
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.rig.apicurio import served_apicurio

@@ -18,7 +18,9 @@ from typing import Any
 import structlog
 from pydantic import SecretStr
 
-from gateway.config import Config, GroupSection, NodesSection, StateSection
+from gateway.config.file import Config
+from gateway.config.groups import GroupSection
+from gateway.config.state import NodesSection, StateSection
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
 from tests.rig.node_parts import TOPIC, TOPIC_ID, ScriptedCommits
 from tests.sim.checkers import CheckFailure

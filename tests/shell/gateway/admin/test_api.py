@@ -28,7 +28,8 @@ from schemathesis.specs.openapi.checks import (
 
 from gateway.admin.openapi import document
 from gateway.admin.rest import rest_app
-from gateway.config import Config, Role
+from gateway.config.admin import Role
+from gateway.config.file import Config
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.listen.listeners import listening_socket
 from gateway.members.key_filters import KeyFilters

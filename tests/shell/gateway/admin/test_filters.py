@@ -14,7 +14,7 @@ import structlog
 from redis.asyncio import Redis
 
 from gateway.admin.rest import rest_app
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.core.limits import FILTER_SET_BYTES_MAX
 from gateway.core.share.sessions import ShareSessions
 from gateway.embedded.redis import EmbeddedRedis

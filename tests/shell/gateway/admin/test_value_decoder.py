@@ -13,7 +13,7 @@ from gateway.admin import value_decoder
 from gateway.admin.limits import DECODE_BYTES_MAX
 from gateway.admin.value_decoder import Undecoded, ValueDecoder
 from gateway.admin.values import Decoded
-from gateway.config import RegistryViewSection
+from gateway.config.state import RegistryViewSection
 
 VALUE = b"\0\0\0\1\2abc"  # of schema 258
 TELLS = """

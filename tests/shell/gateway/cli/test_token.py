@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from gateway.admin.tokens import Tokens, sha256_of
 from gateway.cli.main import app
-from gateway.config import Config, Role
+from gateway.config.admin import Role
+from gateway.config.file import Config
 
 
 def keyway(*arguments: str, **env: str) -> tuple[int, str, str]:

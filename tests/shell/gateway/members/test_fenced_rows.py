@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.config import Config
+from gateway.config.file import Config
 from gateway.core.routing.ownership import Node, Routing
 from gateway.core.share.membership import ShareGroup
 from gateway.embedded.redis import EmbeddedRedis

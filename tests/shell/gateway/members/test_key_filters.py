@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from gateway.config import Config, FilterRule, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import FilterRule, GroupSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.members.key_filters import KeyFilters
 from gateway.members.redis_table import TableUnavailable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config, ConfigError
+from gateway.config.file import Config, ConfigError
 from gateway.listen.server import ServerSettings
 from gateway.node.settings import server_settings, upstream_settings
 

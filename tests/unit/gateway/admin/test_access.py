@@ -17,7 +17,7 @@ from gateway.admin.access import Access
 from gateway.admin.api import GROUP as GROUP_PARAMETER
 from gateway.admin.api import OPERATIONS, Operation
 from gateway.admin.limits import FAILED_LOGINS_PER_ADDRESS_MAX
-from gateway.config import Role
+from gateway.config.admin import Role
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_parts import access, served, token

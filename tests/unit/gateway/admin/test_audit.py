@@ -10,7 +10,7 @@ import structlog
 from gateway.admin import audit as module
 from gateway.admin.audit import Audit, Subject, shown_first
 from gateway.admin.tokens import Caller
-from gateway.config import Role
+from gateway.config.admin import Role
 from gateway.core.limits import GROUP_LINE_MS
 
 ANN = Caller("ann", Role.ADMIN, ("*",), keys=True)

@@ -9,7 +9,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.admin.config_reference import reference, text
-from gateway.config import Config, FilterRule, GroupSection, UpstreamSection
+from gateway.config.file import Config
+from gateway.config.groups import FilterRule, GroupSection
+from gateway.config.upstream import UpstreamSection
 from keyway.clusters.config import Cluster, ClustersConfig, LinkTargets, Selection, TreeNode
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "configuration.md"

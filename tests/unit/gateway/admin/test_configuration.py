@@ -10,7 +10,8 @@ import httpx
 from redis.asyncio import Redis
 
 from gateway.admin.configuration import Configuration
-from gateway.config import ConfigSource, Role
+from gateway.config.admin import Role
+from gateway.config.file import ConfigSource
 from gateway.members.key_filters import KeyFilters
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from gateway.config import Role
+from gateway.config.admin import Role
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.frames import request_frame
 from gateway.listen.connection import ClientConnection, ConnectionId

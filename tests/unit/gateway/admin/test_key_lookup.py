@@ -8,7 +8,7 @@ import httpx
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire
 from dispatcher.core.routing.hashes import key_hash32
-from gateway.config import Role
+from gateway.config.admin import Role
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_client import pages, rows, story

@@ -6,7 +6,7 @@ import httpx
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire
 from gateway.admin.limits import PAGE_HEADERS_MAX
-from gateway.config import Role
+from gateway.config.admin import Role
 from gateway.core.wire.records import HeaderStart
 from gateway.upstream.errors import Unreachable
 from tests.rig.admin_parts import M1, S1, Admin, ScriptedStarts

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from gateway.admin.limits import ADMIN_BODY_BYTES_MAX
 from gateway.admin.problems import json_body, names_loopback
-from gateway.config import is_loopback
+from gateway.config.admin import is_loopback
 
 
 @pytest.mark.parametrize(

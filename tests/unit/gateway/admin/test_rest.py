@@ -25,7 +25,7 @@ from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
 from gateway.admin.rest import rest_app
 from gateway.admin.rows import PartitionRow
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.reading.fetching import Unreadable
 from gateway.core.share.membership import ShareGroup
 from gateway.operations.lag import Lags

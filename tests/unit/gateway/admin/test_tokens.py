@@ -9,7 +9,7 @@ import pytest
 from gateway.admin import failed_logins, limits, tokens
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.tokens import Caller, LoginSessions, Tokens, new_token, sha256_of
-from gateway.config import Role
+from gateway.config.admin import Role
 from tests.rig.rest_parts import token
 
 

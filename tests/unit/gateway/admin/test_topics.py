@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.config import Role
+from gateway.config.admin import Role
 from gateway.operations.lag import Lag, Lags
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire
 from gateway.admin.values import Decoded, globs_of, shown_value
-from gateway.config import MaskRule, Role
+from gateway.config.admin import MaskRule, Role
 from gateway.core.wire.records import RecordStart
 from tests.rig.admin_parts import M1, S1, Admin, ScriptedStarts
 from tests.rig.node_parts import GROUP, TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from tests.rig.node_parts import Node
 from tests.rig.share_client import Client, ScriptedConnection, services
 from tests.rig.virtual_time import now_ms, run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode

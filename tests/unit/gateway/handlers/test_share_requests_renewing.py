@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.core.model import AckType
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message

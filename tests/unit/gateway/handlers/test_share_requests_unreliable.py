@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dispatcher.core.model import AckType, Notice
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import Unreachable
 from keyway.commit_metadata.core.metadata import decode as decode_commit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.routing.owners import Alone
 from tests.rig.node_parts import Node
 from tests.rig.share_client import ACCEPT, Client, ack_error, joined, offsets

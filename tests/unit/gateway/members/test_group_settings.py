@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 import structlog
 
-from gateway.config import Config, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
 from gateway.members.limits import GROUP_CONFIG_MS

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from dispatcher.core.model import Acquire, MemberId
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.share.membership import (
     FencedMemberEpoch,
     GroupError,

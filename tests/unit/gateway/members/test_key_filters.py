@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from gateway.config import Config, FilterRule, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import FilterRule, GroupSection
 from gateway.core.limits import (
     FILTER_GLOB_BYTES_MAX,
     FILTER_GLOBS_MAX,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Config, ConfigError
+from gateway.config.file import Config, ConfigError
 from gateway.node.settings import server_settings, upstream_settings
 
 

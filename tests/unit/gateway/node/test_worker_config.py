@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import Config, ConfigError
+from gateway.config.file import Config, ConfigError
 from gateway.node.worker_config import Worker, check
 
 HERE = "unix:///redis.sock"

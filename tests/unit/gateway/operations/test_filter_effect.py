@@ -9,7 +9,8 @@ from redis.asyncio import Redis
 
 from dispatcher.core.model import Acknowledge, Acquire, Member, MemberId, SessionId
 from dispatcher.core.routing.ring import Router
-from gateway.config import Config, FilterRule, GroupSection
+from gateway.config.file import Config
+from gateway.config.groups import FilterRule, GroupSection
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.filter_effect import FilterEffects
 from tests.rig.admin_parts import Admin

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import (
     GroupInUse,

@@ -11,7 +11,7 @@ import pytest
 
 from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.redis_table import TableUnavailable

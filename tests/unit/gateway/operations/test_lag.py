@@ -10,7 +10,7 @@ import structlog
 
 from dispatcher.core.model import Acknowledge, Acquire
 from dispatcher.store.base import StoreError, WindowKey
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.lag import Lag, Lags

@@ -17,7 +17,7 @@ from dispatcher.core.model import (
     SessionId,
 )
 from dispatcher.store.base import StoreError
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.operations.errors import (
     GroupUnknown,
     InvalidOperation,

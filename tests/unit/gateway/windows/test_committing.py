@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from dispatcher.core.model import MemberId, SessionId
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.core.model import Snapshot
 from dispatcher.store.base import StoreError
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed

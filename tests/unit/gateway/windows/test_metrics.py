@@ -17,7 +17,7 @@ from dispatcher.core.model import (
     PoisonPolicy,
     SessionId,
 )
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.windows.metrics import RecordOutcomes, WindowCollector

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.windows.start_position import duration_ms, isolation_of, start_position
 

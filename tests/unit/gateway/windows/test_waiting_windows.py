@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dispatcher.store.base import StoreError
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.windows.build import window_troubles
 from gateway.windows.waiting_windows import WaitingWindows
 from tests.rig.admin_parts import AdminStore

@@ -20,7 +20,7 @@ from dispatcher.core.model import (
     SessionId,
 )
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowGone, WindowKey
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable

@@ -9,7 +9,7 @@ import structlog
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from dispatcher.store.base import FencedError, StoreError
-from gateway.config import GroupSection
+from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import Topology
 from gateway.core.share.sessions import ShareSession
 from gateway.core.wire.errors import ErrorCode

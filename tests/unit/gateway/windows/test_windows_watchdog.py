@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
-from gateway.config import GroupSection, StateSection
+from gateway.config.groups import GroupSection
+from gateway.config.state import StateSection
 from gateway.members.limits import TICK_MS
 from gateway.windows.limits import ASKED_AT_REST, WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Acquired, Window

@@ -14,7 +14,7 @@ from gateway.admin.dashboard.events import EventStream, Viewers
 from gateway.admin.dashboard.overview import Overviews, Snapshot
 from gateway.admin.limits import OVERVIEW_S, VIEW_S_MAX, VIEWER_SEND_S_MAX, VIEWERS_MAX
 from gateway.admin.tokens import ANYBODY, Caller
-from gateway.config import Role
+from gateway.config.admin import Role
 from tests.rig.virtual_time import run, settle
 
 

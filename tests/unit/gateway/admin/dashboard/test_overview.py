@@ -23,7 +23,8 @@ from gateway.admin.dashboard.rows import Overview, TrafficRow
 from gateway.admin.health import Health
 from gateway.admin.limits import OVERVIEW_GROUPS_MAX, OVERVIEW_S, OVERVIEW_S_MAX
 from gateway.admin.tokens import Caller
-from gateway.config import GroupSection, Role
+from gateway.config.admin import Role
+from gateway.config.groups import GroupSection
 from gateway.core.reading.fetching import Unreadable
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.lag import Lags

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
-from gateway.config import Config, ConfigError, GroupSection, load
+from gateway.config.file import Config, ConfigError, load
+from gateway.config.groups import GroupSection
 
 SECRET = "hunter2"
 

@@ -1,0 +1,60 @@
+"""The section `upstream` of keyway.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import SecretStr, model_validator
+
+from gateway.config.section import Millis, Section
+from keyway.clusters.addresses import BootstrapServers
+
+
+class Sasl(Section):
+    """The gateway's own identity. Clients bring theirs: their SASL exchange passes through.
+
+    It needs READ on topics and groups, WRITE on dead-letter topics, and DESCRIBE_CONFIGS on groups.
+    To change settings of groups it needs ALTER_CONFIGS on them, to delete groups DELETE.
+    """
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    """The SASL mechanism."""
+    username: str
+    """The name of the gateway at the broker."""
+    password: SecretStr
+    """Its password; never logged."""
+
+
+class Tls(Section):
+    """TLS towards upstream, also for the connections of clients."""
+
+    ca_file: Path | None = None
+    """Trusted certificates, PEM. Without it the system's trust store is used."""
+    cert_file: Path | None = None
+    """The gateway's own certificate, PEM, for mutual TLS."""
+    key_file: Path | None = None
+    """The key of `cert_file`. Without it, `cert_file` holds the key, too."""
+    key_password: SecretStr | None = None
+    """The password of an encrypted key; never logged."""
+    verify_hostname: bool = True
+    """False only where the certificate of a broker names another host."""
+
+    @model_validator(mode="after")
+    def _key_of_a_certificate(self) -> Tls:
+        if self.cert_file is None and (self.key_file or self.key_password) is not None:
+            raise ValueError("key_file and key_password need a cert_file")
+        return self
+
+
+class UpstreamSection(Section):
+    """The Kafka behind the gateway."""
+
+    bootstrap_servers: BootstrapServers = "127.0.0.1:9092"
+    """Addresses of brokers, host:port, comma-separated. `keyway serve --upstream` wins over it."""
+    sasl: Sasl | None = None
+    """The gateway's own identity at upstream."""
+    tls: Tls | None = None
+    """TLS towards upstream. Without it: plain TCP."""
+    request_timeout_ms: Millis = 30_000
+    """Limit of one request of the gateway's own. Clients have their own limits."""
