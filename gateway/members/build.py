@@ -14,6 +14,8 @@ from gateway.config.file import Config
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.build import ListenRoom
+from gateway.members.carried_elsewhere import CarriedElsewhere
+from gateway.members.change_log import ChangeLog
 from gateway.members.coordination import Coordination, EveryGroup, SharedCoordination
 from gateway.members.group_settings import GroupSettings
 from gateway.members.group_types import OtherGroupTypes
@@ -61,9 +63,12 @@ def build(
     groups = Groups(settings, sessions, key_filters.of, GROUP_START_MS)
     shared = None
     if not isinstance(owners, Alone):
+        told = ChangeLog(redis)
+        carried = CarriedElsewhere(redis, owners.identity[0], owners.others)
         shared = SharedCoordination(
-            groups, saved_members, key_filters, owners, upstream.cluster, now_ms
+            groups, saved_members, key_filters, told, carried, owners, upstream.cluster, now_ms
         )
+        groups.on_evicted(saved_members.evicted)
 
     def save(group: ShareGroup) -> None:
         # A node that stands alone saves nothing of unreliable groups; others must read of them.
@@ -82,7 +87,6 @@ def build(
     groups.on_forgotten(forgotten)
     groups.on_forgotten(settings.forget)
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
-
     listen.server.on_drain(groups.keep_members)
 
     async def stop() -> None:

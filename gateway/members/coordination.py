@@ -10,7 +10,7 @@ saved. None of them is evicted before the grace of a restart is over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import nsmallest
 from typing import Protocol
@@ -20,6 +20,8 @@ import structlog
 from gateway.core.routing.ownership import Standing
 from gateway.core.share.membership import GroupError
 from gateway.core.wire.errors import ErrorCode
+from gateway.members.carried_elsewhere import CarriedElsewhere
+from gateway.members.change_log import ChangeLog, GroupChange
 from gateway.members.fenced_rows import Writer
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
@@ -32,7 +34,7 @@ from gateway.members.limits import (
     RESTART_GRACE_MS,
 )
 from gateway.members.redis_table import TableUnavailable
-from gateway.members.saved_members import SavedMembers
+from gateway.members.saved_members import SavedGroup, SavedMembers
 from gateway.routing.lost_cancel import cancelled
 from gateway.routing.owners import Owners
 from gateway.upstream.errors import UpstreamError
@@ -87,6 +89,8 @@ class SharedCoordination:
         groups: Groups,
         saved: SavedMembers,
         filters: KeyFilters,
+        changes: ChangeLog,
+        carried: CarriedElsewhere,
         owners: Owners,
         upstream: Coordinators,
         now_ms: Callable[[], int],
@@ -94,16 +98,20 @@ class SharedCoordination:
         self._groups = groups
         self._saved = saved
         self._filters = filters
+        self._log = changes
+        self._carried = carried
         self._owners = owners
         self._upstream = upstream
         self._now_ms = now_ms
         self._led: dict[str, int] = {}  # groups, by which virtual broker
         self._asked_ms: dict[str, int] = {}  # when a member was at another broker than its own
         self._known_ms: dict[str, int] = {}  # since when a coordinator counts, of known groups
-        self._version = ""  # of the rows that were read last
+        self._position: str | None = None  # in the log of changes; None: all rows are to be read
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
         groups.leads = self.leads
+        groups.elsewhere = self._elsewhere
+        groups.carried.take_touched()
         saved.share(Writer(*owners.identity), self._led.get)
         owners.on_change(self._look.set)
         owners.on_let_go(self._let_go)
@@ -139,7 +147,7 @@ class SharedCoordination:
         try:
             async with asyncio.timeout(COPY_WAIT_S_MAX):
                 while self._groups.member(group, member_id) is None:
-                    await self._read(at_once=False)
+                    await self._read()
                     await asyncio.sleep(COPY_LOOK_MS / 1000 / 4)
         except (TimeoutError, TableUnavailable):
             return  # it is told that it is no member
@@ -149,7 +157,7 @@ class SharedCoordination:
     async def start(self) -> None:
         """Reads all groups. Redis answered a moment ago."""
         try:
-            await self._read(at_once=True)
+            await self._read()
         except TableUnavailable as error:
             log.warning("saved_members_not_loaded", reason=str(error))
 
@@ -162,34 +170,62 @@ class SharedCoordination:
             except TimeoutError:
                 pass
             try:
-                await self._read(at_once=False)
+                await self._read()
+                await self._carried.tell(self._groups.carried.take_touched(), self._connected)
             except TableUnavailable:
                 continue  # the window store logs that Redis is away
             await self._review()
 
-    async def _read(self, *, at_once: bool) -> None:
-        """Copies the groups of others, if there is another version of the rows. Raises
-        TableUnavailable.
-        """
+    async def _read(self) -> None:
+        """Copies what changed in the groups of others. Raises TableUnavailable."""
         async with self._reading:
-            version = await self._saved.version()
-            if version == self._version and not at_once:
+            changes = None if self._position is None else await self._log.since(self._position)
+            if changes is None:
+                await self._read_all()
                 return
-            saved = await self._saved.reload()
-            await self._filters.reread(self._groups.filters_changed)
-            self._version = version
-            topics_before = self._topics()
-            for name, group in saved.items():
-                if name not in self._led:
-                    self._groups.copy(name, group, self._now_ms())
-            for name in self._groups.names():
-                if name not in saved and name not in self._led:
-                    self._groups.drop_copy(name, self._now_ms())
-            if self._topics() - topics_before:
-                self._upstream.request_refresh()
+            changed = {it: change for it, change in changes.groups.items() if it not in self._led}
+            saved = await self._saved.reread(changed) if changed else {}
+            if changes.filters:
+                await self._filters.reread(self._groups.filters_changed)
+            self._position = changes.position
+            self._copy(saved, changes.groups)
 
-    def _topics(self) -> set[str]:
-        return {topic for group in self._groups.all() for topic in group.topics()}
+    def _connected(self, name: tuple[str, str]) -> bool:
+        member = self._groups.member(*name)
+        return member is not None and bool(member.connections)
+
+    async def _elsewhere(self, group: str, member_ids: Sequence[str]) -> Iterable[str]:
+        """Without an answer of Redis all of them may be connected to another node."""
+        try:
+            return await self._carried.find(group, member_ids)
+        except TableUnavailable:
+            return member_ids
+
+    async def _read_all(self) -> None:
+        position = await self._log.newest()  # Changes since then are read, perhaps, twice.
+        saved: dict[str, SavedGroup | None] = dict.fromkeys(self._groups.names())
+        saved |= await self._saved.reload()
+        await self._filters.reread(self._groups.filters_changed)
+        self._position = position
+        self._copy(saved, {})
+
+    def _copy(
+        self, saved: Mapping[str, SavedGroup | None], changes: Mapping[str, GroupChange]
+    ) -> None:
+        new_topics = False
+        for name, group in saved.items():
+            if name in self._led:
+                continue
+            known = self._groups.get(name)
+            topics = set() if known is None else set(known.topics())
+            if group is not None:
+                evicted = changes[name].evicted if name in changes else ()
+                self._groups.copy(name, group, self._now_ms(), evicted)
+                new_topics = new_topics or not topics.issuperset(self._groups.topics(name))
+            elif known is not None:
+                self._groups.drop_copy(name, self._now_ms())
+        if new_topics:
+            self._upstream.request_refresh()
 
     async def _review(self) -> None:
         """Which groups are this node's, by their coordinators?"""
@@ -223,12 +259,13 @@ class SharedCoordination:
     def _lead_no_more(self, name: str) -> None:
         self._led.pop(name)
         self._saved.superseded(name)
+        self._position = None  # Changes of its next coordinator may have been passed over.
         log.info("group_led_elsewhere", group=name)
 
     async def _lead(self, name: str, coordinator: int) -> None:
         """From now on the group is this node's, with the members as they were saved."""
         try:
-            await self._read(at_once=False)
+            await self._read()
         except TableUnavailable as error:
             raise CoordinatorNotKnown("The members of the group are not available.") from error
         if name in self._led:

@@ -7,15 +7,17 @@ is refused by the store, not by its own clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.members.limits import TABLE_NAMES_AT_ONCE
+from gateway.members.change_log import KEY as LOG_KEY
+from gateway.members.change_log import GroupChange
+from gateway.members.limits import CHANGES_KEPT_MAX, TABLE_NAMES_AT_ONCE
 from gateway.members.redis_table import TableUnavailable
 from gateway.routing.shared_table import KEY as ROUTING_KEY
 
@@ -42,30 +44,52 @@ class RowChange(NamedTuple):
         return self.table, verb, self.field, self.text or ""
 
 
+@dataclass(slots=True)
+class GroupRows:
+    """The rows of one group that change, and what other nodes are told of them."""
+
+    rows: list[RowChange] = field(default_factory=list)
+    members: list[str | None] = field(default_factory=list)  # of each row; None: the group's own
+    evicted: set[str] = field(default_factory=set)
+
+    def add(self, row: RowChange, member: str | None = None, *, evicted: bool = False) -> None:
+        self.rows.append(row)
+        self.members.append(member)
+        if evicted and member is not None:
+            self.evicted.add(member)
+
+    def told(self, first: int, count: int) -> GroupChange:
+        """Of a portion of the rows."""
+        members = {it for it in self.members[first : first + count] if it is not None}
+        return GroupChange(members, members & self.evicted)
+
+
 @dataclass(frozen=True, slots=True)
 class FencedRows:
     """`led_at`: the virtual broker by which this node coordinates a group; None: another one does.
-    `keys`: of members, groups and the version.
+    `keys`: of members and groups.
     """
 
     redis: Redis
-    keys: tuple[str, str, str]
+    keys: tuple[str, str]
     writer: Writer
     led_at: Callable[[str], int | None]
 
-    async def write(self, group: str, changes: Sequence[RowChange]) -> bool:
+    async def write(self, group: str, changes: GroupRows) -> bool:
         """A portion at a time; False: another node coordinates the group, and the rest is not
         written. Raises TableUnavailable; then some of it may be written.
         """
-        for at in range(0, len(changes), TABLE_NAMES_AT_ONCE):
+        for at in range(0, len(changes.rows), TABLE_NAMES_AT_ONCE):
             broker = self.led_at(group)
             if broker is None:
                 return False
-            portion = changes[at : at + TABLE_NAMES_AT_ONCE]
+            portion = changes.rows[at : at + TABLE_NAMES_AT_ONCE]
+            told = changes.told(at, TABLE_NAMES_AT_ONCE).text(group)
+            who = (*self.writer, str(broker), told, str(CHANGES_KEPT_MAX))
             arguments = [text for change in portion for text in change.arguments()]
             try:
                 answer = await self.redis.eval(
-                    _SCRIPT, 4, ROUTING_KEY, *self.keys, *self.writer, str(broker), *arguments
+                    _SCRIPT, 4, ROUTING_KEY, *self.keys, LOG_KEY, *who, *arguments
                 )
             except (RedisError, OSError) as error:
                 raise TableUnavailable(str(error)) from error

@@ -7,7 +7,7 @@ MembersChanged event for every window of the topics it touches.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import TypeVar
@@ -66,9 +66,12 @@ class Groups:
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     start_ms: int = 0  # the first members of a group wait so long for each other
     leads: Callable[[str], bool] = _every_group  # whether this node coordinates a group
+    # Those of a group's members that are connected to other nodes; None: there are no other nodes.
+    elsewhere: Callable[[str, Sequence[str]], Awaitable[Iterable[str]]] | None = None
     _on_topic_members: list[Callable[[TopicMembersChanged], None]] = field(default_factory=list)
     _on_session_lost: list[Callable[[ShareSession], None]] = field(default_factory=list)
     _on_change: list[Callable[[ShareGroup], None]] = field(default_factory=list)
+    _on_evicted: list[Callable[[str, Sequence[str]], None]] = field(default_factory=list)
     _on_forgotten: list[Callable[[str], None]] = field(default_factory=list)
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
     _empty_since_ms: dict[str, int] = field(default_factory=dict)
@@ -89,6 +92,10 @@ class Groups:
     def on_change(self, callback: Callable[[ShareGroup], None]) -> None:
         """The members of a group, or their epochs, have changed."""
         self._on_change.append(callback)
+
+    def on_evicted(self, callback: Callable[[str, Sequence[str]], None]) -> None:
+        """This node has evicted these members of a group."""
+        self._on_evicted.append(callback)
 
     def on_forgotten(self, callback: Callable[[str], None]) -> None:
         self._on_forgotten.append(callback)
@@ -183,9 +190,17 @@ class Groups:
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
-    def copy(self, name: str, saved: SavedGroup, now_ms: int) -> None:
-        """The members that another node, which coordinates the group, has saved."""
+    def copy(self, name: str, saved: SavedGroup, now_ms: int, evicted: Iterable[str] = ()) -> None:
+        """The members that another node, which coordinates the group, has saved. `evicted`: who was
+        evicted there since the last copy.
+        """
         group = self._groups.get(name) or self._create(name)
+        gone_there = [group.members[it] for it in sorted(evicted) if it in group.members]
+        if gone_there:
+            topics = group.topics()
+            for member in gone_there:
+                del group.members[member.member_id]
+            self._evicted(group, topics, gone_there)
         topics, count = group.topics(), len(group.members)
         changed, gone = group.copy(saved.epoch, saved.members, self._listening.of(now_ms))
         self._members += len(group.members) - count
@@ -229,11 +244,16 @@ class Groups:
             if group.members:
                 self._empty_since_ms.pop(group.name, None)
                 if group.has_due(listened_ms):
-                    self._evict(group, listened_ms)
+                    await self._hear_others(group, listened_ms)
+                    if self.leads(name) and not self._kept:
+                        self._evict(group, listened_ms)
                     await asyncio.sleep(0)
             elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
                 log.info("group_forgotten", group=name)
                 self.forget(name)
+        self._forget_surplus()
+
+    def _forget_surplus(self) -> None:
         surplus = len(self._empty_since_ms) - EMPTY_GROUPS_MAX
         if surplus > 0:
             for name in nsmallest(
@@ -245,10 +265,17 @@ class Groups:
                     log.info("group_forgotten", group=name)
                     self.forget(name)
 
+    async def _hear_others(self, group: ShareGroup, listened_ms: int) -> None:
+        """A member without a connection to this node is not gone while another node has one."""
+        gone = group.gone(listened_ms)
+        if gone and self.elsewhere is not None:
+            for member_id in await self.elsewhere(group.name, gone):
+                group.connected_elsewhere(member_id, listened_ms)
+
     def _evict(self, group: ShareGroup, listened_ms: int) -> None:
         topics = group.topics()
-        for member in group.evict_due(listened_ms):
-            self._members -= 1
+        evicted = group.evict_due(listened_ms)
+        for member in evicted:
             log.warning(
                 "member_evicted",
                 group=group.name,
@@ -257,6 +284,15 @@ class Groups:
                 silent_ms=listened_ms - member.last_heartbeat_ms,
                 connected=bool(member.connections),
             )
+        for tell in self._on_evicted:
+            tell(group.name, [member.member_id for member in evicted])
+        self._evicted(group, topics, evicted)
+
+    def _evicted(
+        self, group: ShareGroup, topics: Iterable[str], members: Iterable[ShareMember]
+    ) -> None:
+        for member in members:
+            self._members -= 1
             self.carried.forget(group.name, member)
             for session in self.sessions.member_gone(group.name, member.member_id):
                 _tell(self._on_session_lost, session)
@@ -321,6 +357,11 @@ class Groups:
                 members = self.members(name, topic)
                 changed = TopicMembersChanged(name, topic, members, Reason.MEMBER_LEFT)
                 _tell(self._on_topic_members, changed)
+
+    def topics(self, name: str) -> list[str]:
+        """What the members of the group subscribe to."""
+        group = self._groups.get(name)
+        return [] if group is None else group.topics()
 
     def names(self) -> list[str]:
         return sorted(self._groups)

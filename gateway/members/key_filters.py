@@ -23,6 +23,7 @@ from redis.asyncio import Redis
 from gateway.config.file import Config
 from gateway.config.groups import FilterRule, FilterRules
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
+from gateway.members.change_log import ChangeLog
 from gateway.members.limits import (
     FILTER_GLOB_BYTES,
     FILTER_RULE_BYTES,
@@ -64,6 +65,7 @@ class KeyFilters:
     def __init__(self, config: Config, redis: Redis) -> None:
         self._config = config
         self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
+        self._log = ChangeLog(redis)
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
         self._changing = asyncio.Lock()
@@ -162,14 +164,14 @@ class KeyFilters:
                     f" at most {FILTER_SETS_BYTES_MAX}; remove those that no group needs"
                 )
             await self._table.write({group: rules})
-            await self._table.tell_others()
+            await self._log.tell_filters()
             self._set[group] = new
 
     async def remove(self, group: str) -> None:
         """Back to the rules of keyway.yaml. Raises TableUnavailable."""
         async with self._changing:
             await self._table.write({}, [group])
-            await self._table.tell_others()
+            await self._log.tell_filters()
             self._set.pop(group, None)
 
 

@@ -27,6 +27,10 @@ ALTERED_GROUPS_MAX = 10_000
 # fetch whose member is not among them yet.
 COPY_LOOK_MS = 250
 COPY_WAIT_S_MAX = 1.0
+# Changes of members that wait in Redis for nodes to read them, and how many a node reads at once. A
+# node that is further behind reads all rows. An entry has some 200 bytes, 20 KiB at most.
+CHANGES_KEPT_MAX = 2_000
+CHANGES_READ_MAX = 1_000
 COORDINATOR_ASKED_MS = 1_000  # between two questions for the coordinator of one group
 # Kafka may move a coordinator while no request tells this node so. A member has 45 s by default.
 COORDINATOR_KEPT_MS = 5_000

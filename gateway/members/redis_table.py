@@ -7,7 +7,7 @@ error here, so that rooms above need not know the library.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -21,9 +21,6 @@ from gateway.members.limits import TABLE_NAMES_AT_ONCE, TABLE_WRITE_BYTES
 log = structlog.get_logger("keyway.groups")
 
 Row = TypeVar("Row")
-
-# It grows with each change of members and key filters: other nodes look at it, and read them again.
-VERSION_KEY = "keyway:share_version"
 
 
 def row_text(row: Any) -> str:  # noqa: ANN401 - any JSON
@@ -51,9 +48,25 @@ class RedisTable(Generic[Row]):
             stored: dict[Any, Any] = await self.redis.hgetall(self.key)
         except (RedisError, OSError) as error:
             raise TableUnavailable(str(error)) from error
+        texts = ((field.decode(errors="replace"), text) for field, text in stored.items())
+        return self._readable(texts)
+
+    async def some(self, names: Sequence[str]) -> dict[str, Row]:
+        """The rows of these names that there are and can be read. Raises TableUnavailable."""
         rows: dict[str, Row] = {}
-        for field, text in stored.items():
-            name = field.decode(errors="replace")
+        for at in range(0, len(names), TABLE_NAMES_AT_ONCE):
+            portion = list(names[at : at + TABLE_NAMES_AT_ONCE])
+            try:
+                texts: list[Any] = await self.redis.hmget(self.key, portion)
+            except (RedisError, OSError) as error:
+                raise TableUnavailable(str(error)) from error
+            found = zip(portion, texts, strict=True)
+            rows |= self._readable((name, text) for name, text in found if text is not None)
+        return rows
+
+    def _readable(self, texts: Iterable[tuple[str, bytes]]) -> dict[str, Row]:
+        rows: dict[str, Row] = {}
+        for name, text in texts:
             try:
                 rows[name] = self.from_json(json.loads(text))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -84,13 +97,6 @@ class RedisTable(Generic[Row]):
                 texts, size = {}, 0
         if texts:
             yield texts
-
-    async def tell_others(self) -> None:
-        """Raises TableUnavailable."""
-        try:
-            await self.redis.incr(VERSION_KEY)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
 
     async def drop(self) -> None:
         """Deletes the whole table. Raises TableUnavailable."""

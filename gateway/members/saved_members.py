@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.core.share.membership import ShareGroup, ShareMember
-from gateway.members.fenced_rows import FencedRows, RowChange, Writer
+from gateway.members.change_log import GroupChange
+from gateway.members.fenced_rows import FencedRows, GroupRows, RowChange, Writer
 from gateway.members.limits import MEMBERSHIP_RETRY_MS
-from gateway.members.redis_table import VERSION_KEY, RedisTable, TableUnavailable, row_text
+from gateway.members.redis_table import RedisTable, TableUnavailable, row_text
 
 log = structlog.get_logger("keyway.groups")
 
@@ -72,6 +72,7 @@ class SavedMembers:
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
         self._stored: dict[str, StoredGroup] | None = None  # None: not read yet
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
+        self._evicted: dict[str, set[str]] = {}  # whose rows are not deleted yet
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
 
@@ -79,8 +80,7 @@ class SavedMembers:
         """Several nodes read the rows; each writes those of the groups that it leads. `led_at`: by
         which virtual broker; None: it does not.
         """
-        keys = (_MEMBERS_KEY, _GROUPS_KEY, VERSION_KEY)
-        self._fenced = FencedRows(self._redis, keys, writer, led_at)
+        self._fenced = FencedRows(self._redis, (_MEMBERS_KEY, _GROUPS_KEY), writer, led_at)
 
     def check(self, name: str) -> None:
         """Raises TableUnavailable if another node writes the rows of this group."""
@@ -90,6 +90,10 @@ class SavedMembers:
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
         self._wake.set()
+
+    def evicted(self, name: str, member_ids: Iterable[str]) -> None:
+        """Other nodes are told why these members are gone, with the next write."""
+        self._evicted.setdefault(name, set()).update(member_ids)
 
     def forgotten(self, name: str) -> None:
         self._dirty[name] = None
@@ -109,17 +113,32 @@ class SavedMembers:
         async with self._flushing:
             return {name: _restored(group) for name, group in (await self._read()).items()}
 
-    async def version(self) -> str:
-        """Another one if rows may have changed. Raises TableUnavailable."""
-        try:
-            version: Any = await self._redis.get(VERSION_KEY)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
-        return "" if version is None else str(version)
+    async def reread(self, changes: Mapping[str, GroupChange]) -> dict[str, SavedGroup | None]:
+        """The changed groups, as they are in Redis now; None: there is no such group. The rows of
+        all groups were read before. Raises TableUnavailable.
+        """
+        async with self._flushing:
+            stored = await self._read() if self._stored is None else self._stored
+            names = [(name, it) for name, change in changes.items() for it in change.members]
+            members = await self._members.some([_field(*it) for it in names])
+            epochs = await self._groups.some(list(changes))
+            for name in changes:
+                stored.setdefault(name, StoredGroup()).epoch = epochs.get(name)
+            for name, member_id in names:
+                row = members.get(_field(name, member_id))
+                if row is None:
+                    stored[name].members.pop(member_id, None)
+                else:
+                    stored[name].members[member_id] = row
+            for name in changes:
+                if stored[name].epoch is None and not stored[name].members:
+                    del stored[name]
+            return {name: _restored(stored[name]) if name in stored else None for name in changes}
 
     def superseded(self, name: str) -> None:
         """Another node saves this group from now on."""
         self._dirty.pop(name, None)
+        self._evicted.pop(name, None)
 
     async def _read(self) -> dict[str, StoredGroup]:
         """All rows; those of before 0.1.0 are moved. Raises TableUnavailable."""
@@ -233,20 +252,25 @@ class SavedMembers:
         """Raises TableUnavailable, also if the store knows another coordinator of a group: it may
         be ahead of this node by a moment, or behind after its data was lost.
         """
-        changes: dict[str, list[RowChange]] = defaultdict(list)
-        for names, row in members.items():
+        changes: dict[str, GroupRows] = defaultdict(GroupRows)
+        for (name, member_id), row in members.items():
             text = row_text(row._asdict())
-            changes[names[0]].append(RowChange("members", _field(*names), text))
+            changes[name].add(RowChange("members", _field(name, member_id), text), member_id)
         for name, epoch in epochs.items():
-            changes[name].append(RowChange("groups", name, row_text(_epoch_row(epoch))))
+            changes[name].add(RowChange("groups", name, row_text(_epoch_row(epoch))))
         for which in gone:
             if isinstance(which, str):
-                changes[which].append(RowChange("groups", which, None))
-            else:
-                changes[which[0]].append(RowChange("members", _field(*which), None))
+                changes[which].add(RowChange("groups", which, None))
+                continue
+            name, member_id = which
+            evicted = member_id in self._evicted.get(name, ())
+            row_gone = RowChange("members", _field(name, member_id), None)
+            changes[name].add(row_gone, member_id, evicted=evicted)
         refused = [name for name, some in changes.items() if not await fenced.write(name, some)]
         if refused:
             raise _led_elsewhere(refused[0])
+        for name in changes:
+            self._evicted.pop(name, None)
 
 
 def _led_elsewhere(name: str) -> TableUnavailable:

@@ -27,7 +27,7 @@ from gateway.upstream.build import UpstreamRoom
 
 log = structlog.get_logger("keyway.nodes")
 
-_FORMAT = "1"  # of what nodes tell each other
+_FORMAT = "2"  # of what nodes tell each other
 
 
 @dataclass(frozen=True, slots=True)

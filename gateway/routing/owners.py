@@ -8,7 +8,7 @@ two nodes that both take themselves for the owner are kept apart by the fences o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -84,6 +84,10 @@ class Owners(Protocol):
         """Somebody asked for what this node does not own: perhaps the owners have changed."""
         ...
 
+    def others(self) -> Sequence[str]:
+        """The ids of the other live nodes."""
+        ...
+
 
 class Alone:
     """A node that owns everything, for ever."""
@@ -107,6 +111,9 @@ class Alone:
     def on_let_go(self, callback: Callable[[frozenset[int]], Awaitable[None]]) -> None: ...
 
     def look_soon(self) -> None: ...
+
+    def others(self) -> Sequence[str]:
+        return ()
 
 
 class SharedOwners:
@@ -176,6 +183,9 @@ class SharedOwners:
 
     def look_soon(self) -> None:
         self._look.set()
+
+    def others(self) -> list[str]:
+        return sorted(self._live.keys() - {self.node_id})
 
     # ------------------------------------------------------------------------------ start and stop
 

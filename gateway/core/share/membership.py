@@ -251,10 +251,26 @@ class ShareGroup:
         return due
 
     def _is_due(self, member: ShareMember, now_ms: int) -> bool:
-        if now_ms - member.last_heartbeat_ms >= self.session_timeout_ms:
-            return True
+        return self._is_silent(member, now_ms) or self._is_gone(member, now_ms)
+
+    def _is_silent(self, member: ShareMember, now_ms: int) -> bool:
+        return now_ms - member.last_heartbeat_ms >= self.session_timeout_ms
+
+    def _is_gone(self, member: ShareMember, now_ms: int) -> bool:
         gone = member.gone_since_ms
         return gone is not None and now_ms - gone >= self.disconnect_grace_ms
+
+    def gone(self, now_ms: int) -> list[str]:
+        """Members that are due only because none of their connections is left."""
+        members = self.members.values()
+        gone = [it for it in members if self._is_gone(it, now_ms)]
+        return [it.member_id for it in gone if not self._is_silent(it, now_ms)]
+
+    def connected_elsewhere(self, member_id: str, now_ms: int) -> None:
+        """Another node has a connection of it: the grace begins anew."""
+        member = self.members.get(member_id)
+        if member is not None and member.gone_since_ms is not None:
+            member.gone_since_ms = now_ms
 
     def restore(
         self, epoch: int, members: Iterable[ShareMember], now_ms: int, grace_ms: int

@@ -31,7 +31,7 @@ from tests.sim.nodes.timeline import Timeline
 
 T = TypeVar("T")
 TAKEN, STALE = -1, -2
-REFUSED = -1
+WRITTEN, REFUSED = 0, -1
 ANSWER_S_MAX = 5.0  # as the clients of gateway/node/redis_state.py
 QUICK_MS = 1.0
 LOST_IN_SILENCE = 0.3  # of the requests that were sent into a silent network
@@ -45,7 +45,7 @@ class SharedRedis:
         self.rng = rng
         self.store = MemoryStore()
         self.hashes: dict[str, dict[bytes, bytes]] = {}
-        self.counters: dict[str, int] = {}
+        self.streams: dict[str, list[tuple[bytes, dict[bytes, bytes]]]] = {}
         self.down = False
         self.frozen = False
         self.held: list[Callable[[], None]] = []  # requests that wait for it to go on
@@ -107,10 +107,12 @@ class SharedRedis:
         key: str,
         members_key: str,
         groups_key: str,
-        version_key: str,
+        log_key: str,
         node: str,
         incarnation: str,
         broker: str,
+        change: str,
+        kept: str,
         *changes: str,
     ) -> int:
         """gateway/members/members.lua"""
@@ -125,8 +127,16 @@ class SharedRedis:
                 rows[field.encode()] = text.encode()
             else:
                 rows.pop(field.encode(), None)
-        self.counters[version_key] = self.counters.get(version_key, 0) + 1
-        return self.counters[version_key]
+        log = self.streams.get(log_key, [])
+        before = log[-1][0] if log else b""
+        self.add(log_key, {b"before": before, b"change": change.encode()}, int(kept))
+        return WRITTEN
+
+    def add(self, key: str, fields: dict[bytes, bytes], kept: int) -> None:
+        log = self.streams.setdefault(key, [])
+        last = int(log[-1][0].split(b"-")[1]) if log else 0
+        log.append((b"0-%d" % (last + 1), fields))
+        del log[:-kept]
 
     def _view(self, rows: dict[bytes, bytes], gone_us: int) -> list[Any]:
         nodes: list[bytes] = []
@@ -218,14 +228,26 @@ class Link:
         assert "publish" in script, "routing.lua"
         return await self.ask(lambda: self.redis.routing(key, *arguments))
 
-    async def get(self, key: str) -> bytes | None:
-        count = await self.ask(lambda: self.redis.counters.get(key))
-        return None if count is None else b"%d" % count
+    async def xrevrange(self, key: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        return await self.ask(lambda: self.redis.streams.get(key, [])[::-1][:count])
 
-    async def incr(self, key: str) -> int:
-        def work() -> int:
-            self.redis.counters[key] = self.redis.counters.get(key, 0) + 1
-            return self.redis.counters[key]
+    async def xrange(
+        self,
+        key: str,
+        min: str,  # noqa: A002 - as redis-py names it
+        count: int,
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        def work() -> list[tuple[bytes, dict[bytes, bytes]]]:
+            log = self.redis.streams.get(key, [])
+            first = 0 if min == "-" else int(min.split("-")[1]) + 1
+            return [it for it in log if int(it[0].split(b"-")[1]) >= first][:count]
+
+        return await self.ask(work)
+
+    async def hmget(self, key: str, names: Sequence[str]) -> list[bytes | None]:
+        def work() -> list[bytes | None]:
+            rows = self.redis.hashes.get(key, {})
+            return [rows.get(name.encode()) for name in names]
 
         return await self.ask(work)
 

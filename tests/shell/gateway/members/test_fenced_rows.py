@@ -11,12 +11,11 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.config.file import Config
 from gateway.core.routing.ownership import Node, Routing
 from gateway.core.share.membership import ShareGroup
 from gateway.embedded.redis import EmbeddedRedis
+from gateway.members.change_log import ChangeLog, GroupChange
 from gateway.members.fenced_rows import Writer
-from gateway.members.key_filters import KeyFilters
 from gateway.members.redis_table import TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from gateway.routing.shared_table import SharedTable
@@ -77,13 +76,13 @@ def test_a_coordinator_that_lost_its_virtual_broker_writes_nothing(server: Embed
         await nodes.save("a", group("g", member("m1")))
         await nodes.own("b")
         await nodes.save("b", group("g", member("m1"), member("m2")))
-        version = await nodes.saved["b"].version()
+        last = await ChangeLog(nodes.redis).newest()
         with pytest.raises(TableUnavailable, match="another node coordinates group g"):
             await nodes.save("a", group("g"))  # it woke, and evicted everybody
         with pytest.raises(TableUnavailable):
             await nodes.saved["a"].forget("g")
         assert await nodes.members() == ["m1", "m2"]
-        assert await nodes.saved["b"].version() == version, "nobody is told to read again"
+        assert await ChangeLog(nodes.redis).newest() == last, "nobody is told to read again"
 
     story(server, tell)
 
@@ -129,14 +128,54 @@ def test_a_group_is_written_and_forgotten_in_portions(server: EmbeddedRedis) -> 
     story(server, tell)
 
 
-def test_key_filters_set_at_one_node_make_the_others_read(server: EmbeddedRedis) -> None:
+def test_others_hear_which_rows_changed_and_read_no_others(server: EmbeddedRedis) -> None:
+    """A join costs the other nodes the same however many groups there are."""
+
     async def tell(nodes: Nodes) -> None:
-        filters = KeyFilters(Config.model_validate({}), nodes.redis)
-        versions = [await nodes.saved["b"].version()]
-        await filters.put("g", ())
-        versions.append(await nodes.saved["b"].version())
-        await filters.remove("g")
-        versions.append(await nodes.saved["b"].version())
-        assert len(set(versions)) == 3
+        await nodes.own("a")
+        for at in range(50):
+            await nodes.save("a", group(f"g{at}", member("m1"), member("m2")))
+        changes = ChangeLog(nodes.redis)
+        position = await changes.newest()
+        await nodes.saved["b"].reload()
+        await nodes.redis.config_resetstat()
+        await nodes.save("a", group("g7", member("m2"), member("m3")))
+        heard = await changes.since(position)
+        assert heard is not None
+        assert heard.groups == {"g7": GroupChange({"m1", "m3"})}
+        saved = (await nodes.saved["b"].reread(heard.groups))["g7"]
+        assert saved is not None
+        assert [one.member_id for one in saved.members] == ["m2", "m3"]
+        assert "cmdstat_hgetall" not in await nodes.redis.info("commandstats")
+
+    story(server, tell)
+
+
+def test_others_hear_who_was_evicted(server: EmbeddedRedis) -> None:
+    async def tell(nodes: Nodes) -> None:
+        await nodes.own("a")
+        await nodes.save("a", group("g", member("m1"), member("m2"), member("m3")))
+        changes = ChangeLog(nodes.redis)
+        position = await changes.newest()
+        nodes.saved["a"].evicted("g", ["m1"])
+        await nodes.save("a", group("g", member("m3")))  # m2 left
+        heard = await changes.since(position)
+        assert heard is not None
+        assert heard.groups == {"g": GroupChange({"m1", "m2"}, {"m1"})}
+
+    story(server, tell)
+
+
+def test_others_hear_that_a_group_is_forgotten(server: EmbeddedRedis) -> None:
+    async def tell(nodes: Nodes) -> None:
+        await nodes.own("a")
+        await nodes.save("a", group("g", member("m1")))
+        changes = ChangeLog(nodes.redis)
+        position = await changes.newest()
+        await nodes.saved["b"].reload()
+        await nodes.saved["a"].forget("g")
+        heard = await changes.since(position)
+        assert heard is not None
+        assert await nodes.saved["b"].reread(heard.groups) == {"g": None}
 
     story(server, tell)

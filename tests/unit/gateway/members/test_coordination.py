@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from gateway.core.routing.ownership import Standing
+from gateway.members.change_log import Changes
 from gateway.members.coordination import SharedCoordination
 from gateway.members.limits import COORDINATOR_KEPT_MS
 from tests.rig.node_parts import GROUP, Node
@@ -50,10 +51,26 @@ class Owning:
 class NothingSaved:
     def share(self, writer: Any, led_at: Any) -> None: ...
 
-    async def version(self) -> str:
-        return ""
+    async def reload(self) -> dict[str, Any]:
+        return {}
 
     def superseded(self, name: str) -> None: ...
+
+
+class NoFilters:
+    async def reread(self, changed: Any) -> None: ...
+
+
+class NobodyElse:
+    async def tell(self, names: Any, connected: Any) -> None: ...
+
+
+class NoChanges:
+    async def newest(self) -> str:
+        return ""
+
+    async def since(self, position: str) -> Changes:
+        return Changes(position)
 
 
 def test_a_coordinator_that_moved_is_found_though_no_member_says_so() -> None:
@@ -65,7 +82,9 @@ def test_a_coordinator_that_moved_is_found_though_no_member_says_so() -> None:
             coordination = SharedCoordination(
                 node.groups,
                 cast(Any, NothingSaved()),
-                cast(Any, None),
+                cast(Any, NoFilters()),
+                cast(Any, NoChanges()),
+                cast(Any, NobodyElse()),
                 cast(Any, Owning()),
                 kafka,
                 now_ms,

@@ -1,0 +1,109 @@
+"""How nodes hear of each other's changes of members and key filters: a stream in Redis.
+
+Each change of a group's rows (members.lua) and of key filters adds an entry. The entry names the
+rows that changed; whoever follows reads just those. It also names the entry before it. If that is
+not the one the reader knows, entries are missing (trimmed, flushed, or lost in a fail-over of
+Redis), and the reader reads all rows once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.members.limits import CHANGES_KEPT_MAX, CHANGES_READ_MAX
+from gateway.members.redis_table import TableUnavailable
+
+log = structlog.get_logger("keyway.groups")
+
+KEY = "keyway:share_changes"
+
+
+@dataclass(slots=True)
+class GroupChange:
+    """What changed in one group. The rows of `members` are there, or not any more."""
+
+    members: set[str] = field(default_factory=set)
+    evicted: set[str] = field(default_factory=set)  # of the members: their coordinator evicted them
+
+    def text(self, group: str) -> str:
+        """As an entry has it."""
+        return json.dumps(
+            {"group": group, "members": sorted(self.members), "evicted": sorted(self.evicted)},
+            separators=(",", ":"),
+        )
+
+
+@dataclass(slots=True)
+class Changes:
+    """All that changed until `position`, by group."""
+
+    position: str
+    groups: dict[str, GroupChange] = field(default_factory=dict)
+    filters: bool = False  # the key filters of some group
+
+    def add(self, text: bytes) -> None:
+        """Raises ValueError, KeyError, TypeError for a text that no node wrote."""
+        said = json.loads(text)
+        if said == _FILTERS:
+            self.filters = True
+            return
+        change = self.groups.setdefault(str(said["group"]), GroupChange())
+        change.members.update(map(str, said["members"]))
+        change.evicted.update(map(str, said["evicted"]))
+
+
+_FILTERS = {"filters": True}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLog:
+    redis: Redis
+
+    async def newest(self) -> str:
+        """The position of the last entry; "" without any. Raises TableUnavailable."""
+        try:
+            found: Any = await self.redis.xrevrange(KEY, count=1)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
+        return found[0][0].decode() if found else ""
+
+    async def since(self, position: str) -> Changes | None:
+        """All changes after `position`; None: some of them are not known, or they are so many that
+        to read all rows is quicker. Raises TableUnavailable.
+        """
+        newest = await self.newest()
+        if newest == position:
+            return Changes(position)
+        try:
+            first = f"({position}" if position else "-"
+            found: Any = await self.redis.xrange(KEY, min=first, count=CHANGES_READ_MAX)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
+        if len(found) == CHANGES_READ_MAX:
+            return None
+        changes = Changes(position)
+        for entry, fields in found:
+            if fields.get(b"before", b"").decode() != changes.position:
+                return None
+            try:
+                changes.add(fields[b"change"])
+            except (ValueError, KeyError, TypeError) as error:
+                log.error("row_unreadable", table=KEY, name=entry.decode(), reason=repr(error))
+                return None
+            changes.position = entry.decode()
+        return None if changes.position == position else changes
+
+    async def tell_filters(self) -> None:
+        """Raises TableUnavailable. An entry that another node adds meanwhile shows as a gap."""
+        before = await self.newest()
+        entry: dict[Any, Any] = {"before": before, "change": json.dumps(_FILTERS)}
+        try:
+            await self.redis.xadd(KEY, entry, maxlen=CHANGES_KEPT_MAX, approximate=True)
+        except (RedisError, OSError) as error:
+            raise TableUnavailable(str(error)) from error
