@@ -28,12 +28,13 @@ from typing import NamedTuple
 
 import structlog
 
-from dispatcher.store.base import Counts, WindowKey
-from gateway.core.cluster.topology import Topic, TopicPartition
+from dispatcher.store.base import WindowKey
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets, Position
+from gateway.operations.lag_positions import LagPositions, Placed
 from gateway.operations.lag_sums import GroupLag, LagSum, TopicSum
 from gateway.operations.limits import (
     LAG_MS,
@@ -48,7 +49,6 @@ from gateway.operations.log_ends import LogEnds
 from gateway.operations.oldest_records import OldestRecords, Place
 from gateway.operations.portions import Portions
 from gateway.upstream.errors import UpstreamError
-from gateway.windows.start_position import isolation_of
 
 log = structlog.get_logger("keyway.lag")
 
@@ -84,34 +84,22 @@ class _Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Placed:
-    """The places of a group's positions: as long as it rests, they are the same."""
-
-    isolation: int
-    places: list[tuple[WindowKey, Source]]
-    sources: set[Source]
-    looked_at: bool = False  # for the times of their oldest records
-
-
-@dataclass(slots=True)
 class Lags:
     offsets: GroupOffsets
     oldest: OldestRecords
     now_ms: Callable[[], int]
-    _positions: dict[str, dict[WindowKey, Position]] = field(default_factory=dict)  # by group
-    _seen_at: dict[str, int] = field(default_factory=dict)  # the group's rest, at that look
-    _placed: dict[str, _Placed] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)  # groups with records whose time is not known
     _sums: dict[str, LagSum] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)  # that found other figures, by group
-    _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
     _failed: str = ""
     _told: list[Callable[[Portions], Awaitable[None]]] = field(default_factory=list)
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
     clock: Callable[[], float] = perf_counter  # seconds
     _ends: LogEnds = field(init=False)
+    _positions: LagPositions = field(init=False)
 
     def __post_init__(self) -> None:
+        self._positions = LagPositions(self.offsets)
         self._ends = LogEnds(self.offsets.upstream)
 
     async def refresh_forever(self) -> None:
@@ -166,25 +154,25 @@ class Lags:
         """
         portions = portions or Portions(self.clock)
         groups = self.offsets.groups
-        for name in dict.fromkeys([*self._positions, *self._seen_at, *self._placed, *self._looks]):
+        for name in dict.fromkeys([*self._positions.known(), *self._looks]):
             if groups.get(name) is None:
                 self._forget_group(name)
         failure: StateUnavailable | None = None
         for group in groups.all() if stored else ():
             try:
-                await self._positions_in_store(group.name)
+                self.oldest.forget(await self._positions.read_store(group.name))
             except StateUnavailable as error:  # Logs grow meanwhile.
                 failure = error
                 break
             portions.begin()
             await portions.give_way()
-        for name in dict.fromkeys([*self._positions, *self.offsets.windows.names()]):
-            await self._positions_in_memory(name, portions)
-        await self._resolve_topics()
+        for name in dict.fromkeys([*self._positions.by_group, *self.offsets.windows.names()]):
+            await self._positions.read_memory(name, portions)
+        await self._positions.resolve_topics()
         portions.begin()
         ends: set[Source] = set()
-        for name in list(self._positions):
-            placed, _ = await self._places(name, portions)
+        for name in list(self._positions.by_group):
+            placed, _ = await self._positions.places(name, portions)
             ends |= placed.sources
         await self._ends.look(ends, all_there_are=True)
         portions.begin()
@@ -204,12 +192,12 @@ class Lags:
         portions = Portions(self.clock, factor=0)
         failure: StateUnavailable | None = None
         try:
-            await self._positions_in_store(group)
+            self.oldest.forget(await self._positions.read_store(group))
         except StateUnavailable as error:
             failure = error
-        await self._positions_in_memory(group, portions)
-        await self._resolve_topics()
-        placed, _ = await self._places(group, portions)
+        await self._positions.read_memory(group, portions)
+        await self._positions.resolve_topics()
+        placed, _ = await self._positions.places(group, portions)
         await self._ends.look(placed.sources)
         if await self.oldest.look(await self._unsettled(placed, portions), again=True):
             self._unknown.add(group)
@@ -221,12 +209,12 @@ class Lags:
         """As of the last look, by group, topic id and partition. The seconds are as of now, and so
         is the cursor of a window in memory.
         """
-        for name in sorted(self._positions):
+        for name in sorted(self._positions.by_group):
             yield from sorted(self.of_group(name), key=_place_of)
 
     async def walk(self) -> AsyncIterator[Lag]:
         """As `all`, in no order; other work goes on meanwhile."""
-        for name in list(self._positions):
+        for name in list(self._positions.by_group):
             for at, lag in enumerate(self.of_group(name), 1):
                 yield lag
                 if at % LAGS_AT_ONCE == 0:
@@ -237,9 +225,9 @@ class Lags:
         """As `all`, in no order."""
         if self.offsets.groups.get(group) is not None:
             now_ms = self.now_ms()
-            isolation = self._isolation(group)
-            for key, position in list(self._positions.get(group, {}).items()):
-                source = self._source(key, isolation)
+            isolation = self._positions.isolation(group)
+            for key, position in self._positions.of(group):
+                source = self._positions.source(key, isolation)
                 if source is not None:
                     yield self._lag(key, position, source, now_ms)
 
@@ -257,8 +245,8 @@ class Lags:
         """As `by_group`, with the sums of each topic."""
         portions = portions or Portions(self.clock)
         sums: dict[str, LagSum] = {}
-        for name in list(self._positions if names is None else names):
-            if name in self._positions and self.offsets.groups.get(name) is not None:
+        for name in list(self._positions.by_group if names is None else names):
+            if name in self._positions.by_group and self.offsets.groups.get(name) is not None:
                 known = self._sums.get(name)
                 if known is None or known.of is None or known.of != self._as_of(name):
                     known = self._sums[name] = self._sum(name)
@@ -276,9 +264,9 @@ class Lags:
 
     def _sum(self, group: str) -> LagSum:
         total = LagSum(self._as_of(group))
-        isolation = self._isolation(group)
-        for key, position in self._positions.get(group, {}).items():
-            source = self._source(key, isolation)
+        isolation = self._positions.isolation(group)
+        for key, position in self._positions.of(group):
+            source = self._positions.source(key, isolation)
             if source is not None:
                 known = self._known(key, position, source)
                 total.partitions += 1
@@ -311,62 +299,10 @@ class Lags:
         )
 
     def _forget_group(self, group: str) -> None:
-        self.oldest.forget(self._positions.pop(group, ()))
-        self._seen_at.pop(group, None)
-        self._placed.pop(group, None)
+        self.oldest.forget(self._positions.forget(group))
         self._sums.pop(group, None)
         self._looks.pop(group, None)
         self._unknown.discard(group)
-
-    async def _positions_in_store(self, group: str) -> None:
-        """Positions from the store, which has none of an unreliable group: its last ones stay."""
-        if not self.offsets.windows.dependencies.settings.of(group).reliable:
-            self.offsets.windows.parked.stored(group, {})  # nothing of it is ever parked
-            return
-        stored = await self.offsets.stored(group)
-        counts = await self._counts_in_store(group, stored)
-        known = self._positions.get(group, {})
-        gone = [key for key in known if key not in stored]
-        self.oldest.forget(gone)
-        for key in gone:
-            del known[key]
-        for key, cursor in stored.items():
-            if key not in known or known[key].offset != cursor:
-                count = counts[key]
-                settled = count.settled if count is not None and count.cursor == cursor else 0
-                known[key] = Position(cursor, settled)
-        if known:
-            self._positions[group] = known
-        self._seen_at.pop(group, None)
-        self._placed.pop(group, None)
-
-    async def _counts_in_store(
-        self, group: str, stored: Iterable[WindowKey]
-    ) -> dict[WindowKey, Counts | None]:
-        windows = self.offsets.windows
-        up = {window.key for window in windows.of_group(group) if window.dispatcher is not None}
-        counts = await self.offsets.counts(stored, up)
-        parked = {key: None if count is None else count.parked for key, count in counts.items()}
-        windows.parked.stored(group, parked)
-        return counts
-
-    async def _positions_in_memory(self, group: str, portions: Portions) -> None:
-        """Of a group at rest they are as they were."""
-        windows = self.offsets.windows
-        rest = windows.ticks.rest_of(group)
-        if rest is not None and self._seen_at.get(group) == rest:
-            return
-        self._seen_at.pop(group, None)
-        for window in windows.of_group(group):
-            core = window.dispatcher
-            if core is not None:
-                position = Position(core.cursor, core.settled_count())
-                self._positions.setdefault(group, {})[window.key] = position
-                windows.parked.note(window)
-                await portions.give_way()  # O(span) each
-        self._placed.pop(group, None)
-        if rest is not None:
-            self._seen_at[group] = rest
 
     def _oldest_ms(self, key: WindowKey, known: _Known, source: Source) -> tuple[bool, int | None]:
         """Whether nothing waits, and the time of the oldest record that does; None: not known."""
@@ -385,11 +321,11 @@ class Lags:
         end = known.end
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 
-    async def _unsettled(self, placed: _Placed, portions: Portions) -> dict[WindowKey, Place]:
+    async def _unsettled(self, placed: Placed, portions: Portions) -> dict[WindowKey, Place]:
         """Those that wait for something. The ones that the cache tells of are noted."""
         found: dict[WindowKey, Place] = {}
         for at, (key, source) in enumerate(placed.places, 1):
-            position = self._positions.get(key.group, {}).get(key)
+            position = self._positions.find(key)
             if position is not None:  # not deleted meanwhile
                 known = self._known(key, position, source)
                 place, unsettled = self._oldest_place(key, known, source)
@@ -405,8 +341,8 @@ class Lags:
         moved = self._ends.take_moved()
         places: dict[WindowKey, Place] = {}
         looked_at: list[str] = []
-        for name in list(self._positions):
-            placed, fresh = await self._places(name, portions)
+        for name in list(self._positions.by_group):
+            placed, fresh = await self._positions.places(name, portions)
             if again or fresh or name in self._unknown or not placed.sources.isdisjoint(moved):
                 placed.looked_at = True
                 looked_at.append(name)
@@ -420,38 +356,6 @@ class Lags:
             log.info("lag_seconds_not_known", reason="timeout")
         self._unknown = {key.group for key in unknown}
         self._looks.update(looked_at)
-
-    async def _resolve_topics(self) -> None:
-        ids = {key.topic_id for positions in self._positions.values() for key in positions}
-        topics = await self.offsets.topics_by_id(ids)
-        if topics != self._topics:
-            self._topics = topics
-            self._placed.clear()
-        self.offsets.windows.topics.asked_for = {topic.name for topic in topics.values()}
-
-    async def _places(self, group: str, portions: Portions) -> tuple[_Placed, bool]:
-        """Of topics that are there; True: they may be others than those looked at last."""
-        isolation = self._isolation(group)
-        placed = self._placed.get(group)
-        if placed is None or placed.isolation != isolation or group not in self._seen_at:
-            found = [(key, self._source(key, isolation)) for key in self._positions.get(group, ())]
-            places = [(key, source) for key, source in found if source is not None]
-            placed = self._placed[group] = _Placed(
-                isolation, places, {source for _, source in places}
-            )
-            await portions.give_way()
-        return placed, not placed.looked_at
-
-    def _isolation(self, group: str) -> int:
-        """The log as the group's members see it: its end differs with the isolation level."""
-        return isolation_of(self.offsets.windows.dependencies.settings.of(group))
-
-    def _source(self, key: WindowKey, isolation: int) -> Source | None:
-        """None: the topic is gone."""
-        topic = self._topics.get(key.topic_id)
-        if topic is None:
-            return None
-        return Source(TopicPartition(topic.name, topic.topic_id, key.partition), isolation)
 
 
 def _place_of(lag: Lag) -> tuple[bytes, int]:

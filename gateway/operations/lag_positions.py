@@ -1,0 +1,137 @@
+"""The positions of Key-Shared groups, as of the last look at them (lag.py asks what they mean).
+
+A window in memory knows its own. Others have their last known position, or the one of the store. As
+long as a group rests, its positions and their places are the same, and nobody looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dispatcher.store.base import Counts, WindowKey
+from gateway.core.cluster.topology import Topic, TopicPartition
+from gateway.core.reading.cache import Source
+from gateway.operations.group_offsets import GroupOffsets, Position
+from gateway.operations.portions import Portions
+from gateway.windows.start_position import isolation_of
+
+
+@dataclass(slots=True)
+class Placed:
+    """The places of a group's positions: as long as it rests, they are the same."""
+
+    isolation: int
+    places: list[tuple[WindowKey, Source]]
+    sources: set[Source]
+    looked_at: bool = False  # for the times of their oldest records
+
+
+@dataclass(slots=True)
+class LagPositions:
+    offsets: GroupOffsets
+    by_group: dict[str, dict[WindowKey, Position]] = field(default_factory=dict)
+    _seen_at: dict[str, int] = field(default_factory=dict)  # the group's rest, at that look
+    _placed: dict[str, Placed] = field(default_factory=dict)
+    _topics: dict[str, Topic] = field(default_factory=dict)  # by the text of their ids
+
+    def known(self) -> list[str]:
+        """Groups of which anything is known."""
+        return list(dict.fromkeys([*self.by_group, *self._seen_at, *self._placed]))
+
+    def of(self, group: str) -> list[tuple[WindowKey, Position]]:
+        return list(self.by_group.get(group, {}).items())
+
+    def find(self, key: WindowKey) -> Position | None:
+        return self.by_group.get(key.group, {}).get(key)
+
+    def forget(self, group: str) -> list[WindowKey]:
+        """Returns the windows that it had."""
+        self._seen_at.pop(group, None)
+        self._placed.pop(group, None)
+        return list(self.by_group.pop(group, ()))
+
+    async def read_store(self, group: str) -> list[WindowKey]:
+        """Positions from the store, which has none of an unreliable group: its last ones stay.
+        Returns the windows that are gone. Raises StateUnavailable.
+        """
+        if not self.offsets.windows.dependencies.settings.of(group).reliable:
+            self.offsets.windows.parked.stored(group, {})  # nothing of it is ever parked
+            return []
+        stored = await self.offsets.stored(group)
+        counts = await self._counts_in_store(group, stored)
+        known = self.by_group.get(group, {})
+        gone = [key for key in known if key not in stored]
+        for key in gone:
+            del known[key]
+        for key, cursor in stored.items():
+            if key not in known or known[key].offset != cursor:
+                count = counts[key]
+                settled = count.settled if count is not None and count.cursor == cursor else 0
+                known[key] = Position(cursor, settled)
+        if known:
+            self.by_group[group] = known
+        self._seen_at.pop(group, None)
+        self._placed.pop(group, None)
+        return gone
+
+    async def _counts_in_store(
+        self, group: str, stored: Iterable[WindowKey]
+    ) -> dict[WindowKey, Counts | None]:
+        windows = self.offsets.windows
+        up = {window.key for window in windows.of_group(group) if window.dispatcher is not None}
+        counts = await self.offsets.counts(stored, up)
+        parked = {key: None if count is None else count.parked for key, count in counts.items()}
+        windows.parked.stored(group, parked)
+        return counts
+
+    async def read_memory(self, group: str, portions: Portions) -> None:
+        """Of a group at rest they are as they were."""
+        windows = self.offsets.windows
+        rest = windows.ticks.rest_of(group)
+        if rest is not None and self._seen_at.get(group) == rest:
+            return
+        self._seen_at.pop(group, None)
+        for window in windows.of_group(group):
+            core = window.dispatcher
+            if core is not None:
+                position = Position(core.cursor, core.settled_count())
+                self.by_group.setdefault(group, {})[window.key] = position
+                windows.parked.note(window)
+                await portions.give_way()  # O(span) each
+        self._placed.pop(group, None)
+        if rest is not None:
+            self._seen_at[group] = rest
+
+    async def resolve_topics(self) -> None:
+        """Raises UpstreamError."""
+        ids = {key.topic_id for positions in self.by_group.values() for key in positions}
+        topics = await self.offsets.topics_by_id(ids)
+        if topics != self._topics:
+            self._topics = topics
+            self._placed.clear()
+        self.offsets.windows.topics.asked_for = {topic.name for topic in topics.values()}
+
+    async def places(self, group: str, portions: Portions) -> tuple[Placed, bool]:
+        """Of topics that are there; True: they may be others than those looked at last."""
+        isolation = self.isolation(group)
+        placed = self._placed.get(group)
+        if placed is None or placed.isolation != isolation or group not in self._seen_at:
+            found = [(key, self.source(key, isolation)) for key in self.by_group.get(group, ())]
+            places = [(key, source) for key, source in found if source is not None]
+            placed = self._placed[group] = Placed(
+                isolation, places, {source for _, source in places}
+            )
+            await portions.give_way()
+        return placed, not placed.looked_at
+
+    def isolation(self, group: str) -> int:
+        """The log as the group's members see it: its end differs with the isolation level."""
+        return isolation_of(self.offsets.windows.dependencies.settings.of(group))
+
+    def source(self, key: WindowKey, isolation: int) -> Source | None:
+        """None: the topic is gone."""
+        topic = self._topics.get(key.topic_id)
+        if topic is None:
+            return None
+        return Source(TopicPartition(topic.name, topic.topic_id, key.partition), isolation)
