@@ -26,6 +26,8 @@ HOT_MODULES = (
     "gateway/core/forwarding/partition_walk.py",
     "gateway/core/forwarding/topic_bytes.py",
     "dispatcher/core/**/*.py",
+    "dispatcher/store/operations.py",
+    "dispatcher/store/script_calls.py",
     "keyway/commit_metadata/core/*.py",
 )
 # Plain data that loops only at import, or code that mypyc cannot take: compiling gains nothing.

@@ -1,9 +1,12 @@
 """Windows in Redis (5 or newer, also the embedded one): one round trip per step of many windows.
 
-The layout of a window and the effect of a step are in window.lua. Redis runs it as one script:
-whole or not at all, and only under the newest fence. All keys of a window share a hash tag. The
-client speaks to a single Redis (a primary with replicas is one): the names of windows would spread
-over a Redis Cluster, but the client does not follow redirections.
+The layout of a window and the effect of a step are in window.lua. Redis runs it as one script, for
+many windows in one call: each step whole or not at all, and only under the newest fence. Steps have
+a connection of their own (line.py); no other call is ahead of them.
+
+All keys of a window share a hash tag. The client speaks to a single Redis (a primary with replicas
+is one): the names of windows would spread over a Redis Cluster, but the client does not follow
+redirections.
 
 A Redis that was restarted from an append-only file without its last second (a crash of the
 machine), or whose lagging replica took over, has an older state than it confirmed. Every step
@@ -33,10 +36,10 @@ from urllib.parse import quote, unquote
 
 import structlog
 from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection, parse_url
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from dispatcher.core.model import LeaseId, Snapshot
 from dispatcher.core.stored.packing import (
@@ -57,7 +60,9 @@ from dispatcher.store.base import (
     WindowKey,
     Write,
 )
+from dispatcher.store.line import Line
 from dispatcher.store.operations import Argument, operations
+from dispatcher.store.script_calls import apply_calls
 
 TIMEOUT_S = 5.0  # of a whole call, connecting included
 PREFIX = "keyway:"
@@ -77,6 +82,7 @@ log = structlog.get_logger("keyway.store")
 class _Claim:
     fence: Fence
     seq: int  # of the last step that Redis confirmed; 0 after a claim of an unknown window
+    name: bytes  # of the window in Redis
 
 
 class RedisStore:
@@ -104,10 +110,11 @@ class RedisStore:
         pool = ConnectionPool(**options, max_connections=CONNECTIONS_MAX)
         self._redis: Redis = Redis.from_pool(pool)
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)  # of calls
-        self._lines: list[AbstractConnection] = []  # idle; each step or claim has one to itself
+        self._line: Line | None = None  # of the steps
+        self._opening = asyncio.Lock()
         self._timeout_s = timeout_s
         self._prefix = prefix
-        self._sha = b""  # known once the script is loaded
+        self._sha = ""  # known once the script is loaded
         self._claims: dict[WindowKey, _Claim] = {}
         self._deleted: dict[WindowKey, Fence] = {}  # until when; the latest last
         self._sends = 0  # of steps, to all windows
@@ -123,7 +130,7 @@ class RedisStore:
             raise FencedError(f"{key}: a node that knows newer owners has claimed it")
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
-        self._claims[key] = _Claim(fence, seq=int(answer[2] or 0))
+        self._claims[key] = _Claim(fence, int(answer[2] or 0), self._name(key))
         origin = int(answer[9] or 0)
         if fence <= self._deleted.get(key, 0):
             del self._deleted[key]  # Redis's clock was put back: it says nothing any more
@@ -144,11 +151,12 @@ class RedisStore:
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
         if not writes:
             return []
-        commands = self._commands(writes)
+        names, steps = self._steps(writes)
         try:
-            answers = await self._ask(lambda: self._evaluate_all(commands))
-        except StoreError as error:
-            return [error] * len(writes)
+            answers = await self._applied(names, steps)
+        except (RedisError, OSError, EOFError) as error:
+            return [self._failure(error)] * len(writes)
+        self.healthy = True
         return [
             self._noted(write.key, write.fence, answer)
             for write, answer in zip(writes, answers, strict=True)
@@ -175,25 +183,26 @@ class RedisStore:
         return await self._ask(lambda: self._positions(group))
 
     async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
-        count = (b"count", RETRY_STATE_AT, PARKED_CODE)
-        commands: list[list[Argument]] = [[self._name(key), *count] for key in keys]
-        answers = await self._ask(lambda: self._evaluate_all(commands))
-        for answer in answers:
-            if isinstance(answer, RedisError):
-                raise self._failure(answer)
+        def count(sha: str) -> Awaitable[list[Any]]:
+            pipeline = self._redis.pipeline(transaction=False)
+            for key in keys:
+                pipeline.evalsha(sha, 1, self._name(key), b"count", RETRY_STATE_AT, PARKED_CODE)
+            return pipeline.execute()
+
+        answers = await self._ask(lambda: self._scripted(count)) if keys else []
         return [Counts(*map(int, answer)) for answer in answers]
 
     async def _positions(self, group: str | None) -> dict[WindowKey, int]:
         keys = await (self._scanned() if group is None else self._indexed(group))
         pipeline = self._redis.pipeline(transaction=False)
         for key in keys:
-            pipeline.hmget(self._name(key), "cursor", "origin")
+            pipeline.hmget(self._name(key), "state", "cursor", "origin")
         rows: list[Any] = await pipeline.execute()
         return {
-            key: int(cursor)
-            for key, (cursor, origin) in zip(keys, rows, strict=True)
+            key: int(state.split()[2] if old is None else old)  # as window.lua's old_state
+            for key, (state, old, origin) in zip(keys, rows, strict=True)
             # None: claimed, and never created; or only in the index
-            if cursor is not None and not self._was_deleted(key, int(origin or 0))
+            if (state or old) is not None and not self._was_deleted(key, int(origin or 0))
         }
 
     async def _indexed(self, group: str) -> list[WindowKey]:
@@ -237,61 +246,74 @@ class RedisStore:
         await self._ask(lambda: self._redis.ping())
 
     async def close(self) -> None:
-        for line in self._lines:
-            await line.disconnect(nowait=True)
-        self._lines.clear()
+        if self._line is not None:
+            self._line.end(RedisError("the store is closed"))
         await self._redis.aclose()
 
     # Several writes to one window in one call: each expects the one before it, so that none is
     # applied over a gap if others fail.
-    def _commands(self, writes: Sequence[Write]) -> list[list[Argument]]:
+    def _steps(self, writes: Sequence[Write]) -> tuple[list[bytes], list[list[Argument]]]:
         earlier: dict[tuple[WindowKey, Fence], int] = {}
-        commands: list[list[Argument]] = []
+        names: list[bytes] = []
+        steps: list[list[Argument]] = []
         for write in writes:
             claim = self._claims.get(write.key)
             seen = claim.seq if claim is not None and claim.fence == write.fence else 0
             nth = earlier.get((write.key, write.fence), 0)
             earlier[write.key, write.fence] = nth + 1
             self._sends += 1
-            head = (self._name(write.key), b"apply", write.fence, seen + nth, self._sends)
-            commands.append([*head, *operations(write.changes)])
-        return commands
+            names.append(self._name(write.key))
+            steps.append([write.fence, seen + nth, self._sends, *operations(write.changes)])
+        return names, steps
 
-    async def _evaluate(self, key: WindowKey, *arguments: Argument) -> object:
-        (answer,) = await self._evaluate_all([[self._name(key), *arguments]])
-        if isinstance(answer, RedisError):
-            raise answer
-        return answer
-
-    async def _evaluate_all(self, commands: list[list[Argument]]) -> list[Any]:
-        """One answer per command: a RedisError if Redis refused that one. Raises RedisError."""
-        if not self._sha:
-            self._sha = await self._load_script()
-        answers = await self._send(commands)
+    async def _applied(
+        self, names: list[bytes], steps: list[list[Argument]], *, again: bool = True
+    ) -> list[Any]:
+        """One answer per step: a RedisError if Redis refused that one. Raises RedisError, OSError,
+        EOFError.
+        """
+        line = self._line
+        if line is None or not line.is_open or not self._sha:
+            line = await self._opened()
+        data, counts = apply_calls(self._sha.encode(), names, steps)
+        answers: list[Any] = []
+        for count, answer in zip(counts, await line.call(data, len(counts)), strict=True):
+            answers += answer if isinstance(answer, list) else [answer] * count
         unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:  # Redis was restarted or its scripts flushed; they did nothing.
-            self._sha = await self._load_script()
-            again = await self._send([commands[at] for at in unknown])
-            for at, answer in zip(unknown, again, strict=True):
+        if unknown and again:  # Redis was restarted or its scripts flushed; they did nothing.
+            self._sha = ""
+            left = [names[at] for at in unknown], [steps[at] for at in unknown]
+            for at, answer in zip(unknown, await self._applied(*left, again=False), strict=True):
                 answers[at] = answer
         return answers
 
-    async def _load_script(self) -> bytes:
-        return (await self._redis.script_load(SCRIPT)).encode()
+    async def _opened(self) -> Line:
+        """The line of the steps, and the script loaded."""
+        async with self._opening, asyncio.timeout(self._timeout_s):
+            if not self._sha:
+                self._sha = await self._redis.script_load(SCRIPT)
+            if self._line is None or not self._line.is_open:
+                pool = self._redis.connection_pool
+                connection = pool.connection_class(**pool.connection_kwargs)
+                self._line = await Line.opened(connection, self._timeout_s)
+            return self._line
 
-    # As redis-py's pipeline, in half its time; every record waits for this round trip twice.
-    async def _send(self, commands: list[list[Argument]]) -> list[Any]:
-        pool = self._redis.connection_pool
-        line = self._lines.pop() if self._lines else pool.connection_class(**pool.connection_kwargs)
+    async def _evaluate(self, key: WindowKey, *arguments: Argument) -> object:
+        return await self._scripted(
+            lambda sha: self._redis.evalsha(sha, 1, self._name(key), *arguments)
+        )
+
+    async def _scripted(self, call: Callable[[str], Awaitable[T]]) -> T:
+        """A call of the script by its digest; again if Redis does not know the script: then it did
+        nothing.
+        """
+        if not self._sha:
+            self._sha = await self._redis.script_load(SCRIPT)
         try:
-            await pool.ensure_connection(line)
-            await line.send_packed_command(_packed(self._sha, commands), check_health=False)
-            answers = [await _answer(line) for _ in commands]
-        except BaseException:  # Cancelled, too: a late answer must not be another's.
-            await line.disconnect(nowait=True)
-            raise
-        self._lines.append(line)
-        return answers
+            return await call(self._sha)
+        except NoScriptError:
+            self._sha = await self._redis.script_load(SCRIPT)
+            return await call(self._sha)
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """The border: every failure of the world becomes a StoreError without secrets in it.
@@ -333,6 +355,9 @@ class RedisStore:
         return None
 
     def _name(self, key: WindowKey) -> bytes:
+        claim = self._claims.get(key)
+        if claim is not None:
+            return claim.name
         # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.
         group = quote(key.group, safe="")
         return f"{self._prefix}{{{group}|{key.topic_id}|{key.partition}}}".encode()
@@ -340,26 +365,6 @@ class RedisStore:
 
 def _in_index(key: WindowKey) -> str:
     return f"{key.topic_id}|{key.partition}"
-
-
-def _packed(sha: bytes, commands: list[list[Argument]]) -> bytes:
-    """EVALSHA of one key each, as RESP."""
-    out: list[bytes] = []
-    for command in commands:
-        head = (len(command) + 3, len(sha), sha)
-        out.append(b"*%d\r\n$7\r\nEVALSHA\r\n$%d\r\n%b\r\n$1\r\n1\r\n" % head)
-        for argument in command:
-            data = argument if isinstance(argument, bytes) else b"%d" % argument
-            out.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return b"".join(out)
-
-
-async def _answer(line: AbstractConnection) -> object:
-    """One command's; a ResponseError is an answer, too."""
-    try:
-        return await line.read_response()
-    except ResponseError as error:
-        return error
 
 
 def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:

@@ -1,9 +1,11 @@
--- One window in Redis: every verb of the store, atomic because a script is.
+-- Windows in Redis: every verb of the store, atomic because a script is.
 --
--- KEYS[1]  the window: a hash of format, fence, owner, generation (of the claim), origin (of its incarnation), seq, sent (the number of the
---          last send that was applied under the fence), cursor, front, chunk (the front's), high (the highest
---          chunk written, perhaps below that), aside (unsettled records between cursor and front). Its other keys are named after it and share its hash tag, hence
---          its slot: <window>:leases, <window>:retries, <window>:aside (hashes), <window>:bits:<chunk> (strings).
+-- KEYS     the windows; only apply takes more than one. A window is a hash of fence, owner, generation (of the claim),
+--          format, origin (of its incarnation), and state: seq, sent (the number of the last send that was applied under
+--          the fence), cursor, front, chunk (the front's), high (the highest chunk written, perhaps below that), aside
+--          (how many are unsettled between cursor and front), with a blank between each two. Its other keys are named
+--          after it and share its hash tag, hence its slot: <window>:leases, <window>:retries, <window>:aside (hashes),
+--          <window>:bits:<chunk> (strings). Before 0.9 each part of the state was a field; a claim packs them.
 -- ARGV     verb and its arguments; apply and create then take operations:
 --            C cursor front chunk aside  the cursor, the front and its chunk, and how many are unsettled
 --                                  between cursor and front; chunks below that chunk are deleted
@@ -15,17 +17,23 @@
 --            F n offset*           retries forgotten
 --            A n (stretch bits)*   unsettled records between cursor and front
 --            X n stretch*          stretches that have none any more
--- Answers  apply, create: the window's seq (>= 1), or GONE, or FENCED. seq counts applied steps. A Redis
+-- Answers  create: the window's seq (>= 1), or GONE, or FENCED. apply: one such answer, or an error, for each window.
+--          seq counts applied steps. A Redis
 --          that restarted from an older file, or a replica that took over and lags, shows a lower one
 --          than the writer has seen: to the writer that is GONE too. FENCED is also the answer to a send that
 --          comes after a later one, as the network may bring one that its writer has given up.
 
 local GONE, FENCED = -1, -2
-local window, verb = KEYS[1], ARGV[1]
-local leases, retries, bits = window .. ':leases', window .. ':retries', window .. ':bits:'
-local aside = window .. ':aside'
-local SET = { L = leases, R = retries, A = aside }
-local DELETED = { E = leases, F = retries, X = aside }
+local OLD = { 'seq', 'sent', 'cursor', 'front', 'chunk', 'high', 'aside' }
+local verb = ARGV[1]
+local window, leases, retries, bits, aside, SET, DELETED
+
+local function select_window(name)
+  window = name
+  leases, retries, bits, aside = name .. ':leases', name .. ':retries', name .. ':bits:', name .. ':aside'
+  SET = { L = leases, R = retries, A = aside }
+  DELETED = { E = leases, F = retries, X = aside }
+end
 
 local function chunk_name(number)
   return bits .. string.format('%.0f', number)
@@ -37,24 +45,29 @@ local function drop_chunks(first, last)
   end
 end
 
-local function drop_all()
-  local chunk, high = unpack(redis.call('HMGET', window, 'chunk', 'high'))
+-- The parts of a state; none: the window was claimed, and never created.
+local function parts(state)
+  if state then
+    return string.match(state, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+  end
+end
+
+local function drop_all(chunk, high)
   if chunk then
     drop_chunks(tonumber(chunk), tonumber(high))
   end
   redis.call('DEL', leases, retries, aside)
 end
 
--- Performs the operations from ARGV[at] on; returns the new cursor, front, its chunk and the highest chunk.
--- The number of records aside has no part in it: it is written at once.
-local function perform(at, cursor, front, chunk, high)
-  while ARGV[at] do
+-- Performs the operations from ARGV[at] to ARGV[last]; returns the new cursor, front, its chunk, the highest chunk, and
+-- the number of records aside.
+local function perform(at, last, cursor, front, chunk, high, unsettled)
+  while at <= last do
     local op = ARGV[at]
     if op == 'C' then
       local moved = tonumber(ARGV[at + 3])
       drop_chunks(chunk, math.min(moved - 1, high))
-      cursor, front, chunk = ARGV[at + 1], ARGV[at + 2], moved
-      redis.call('HSET', window, 'aside', ARGV[at + 4])
+      cursor, front, chunk, unsettled = ARGV[at + 1], ARGV[at + 2], moved, ARGV[at + 4]
       at = at + 5
     elseif op == 'B' then
       local number = tonumber(ARGV[at + 1])
@@ -80,42 +93,71 @@ local function perform(at, cursor, front, chunk, high)
       end
     end
   end
-  return cursor, front, chunk, high
+  return cursor, front, chunk, high, unsettled
 end
 
-local function keep(seq, sent, cursor, front, chunk, high)
-  redis.call('HSET', window, 'seq', seq, 'sent', sent, 'cursor', cursor, 'front', front,
-    'chunk', chunk, 'high', high)
+local function keep(seq, sent, cursor, front, chunk, high, unsettled)
+  local state = string.format('%.0f %s %s %s %.0f %.0f %s', seq, sent, cursor, front, chunk, high, unsettled)
+  redis.call('HSET', window, 'state', state)
   return seq
 end
 
--- apply fence seq send operations...
-if verb == 'apply' then
-  local fence, seq, sent, cursor, front, chunk, high =
-    unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent', 'cursor', 'front', 'chunk', 'high'))
-  if not fence then
+-- fence seq send, then operations up to ARGV[last]
+local function apply(at, last)
+  local found = redis.call('HMGET', window, 'fence', 'state')
+  local seq, sent, cursor, front, chunk, high, unsettled = parts(found[2])
+  if not found[1] then
     return GONE
-  elseif fence ~= ARGV[2] then
+  elseif found[1] ~= ARGV[at] then
     return FENCED
-  elseif not cursor or tonumber(seq) < tonumber(ARGV[3]) then
+  elseif not cursor or tonumber(seq) < tonumber(ARGV[at + 1]) then
     return GONE
-  elseif tonumber(ARGV[4]) < tonumber(sent or 0) then
+  elseif tonumber(ARGV[at + 2]) < tonumber(sent) then
     return FENCED
   end
-  return keep(tonumber(seq) + 1, ARGV[4], perform(5, cursor, front, tonumber(chunk), tonumber(high)))
+  return keep(tonumber(seq) + 1, ARGV[at + 2],
+    perform(at + 3, last, cursor, front, tonumber(chunk), tonumber(high), unsettled))
 end
+
+-- apply (n, the n arguments of `apply`)*: the step of one window after the other. One that fails is its own window's.
+if verb == 'apply' then
+  local answers, at = {}, 2
+  for nth, name in ipairs(KEYS) do
+    select_window(name)
+    local last = at + tonumber(ARGV[at])
+    local done, answer = pcall(apply, at + 1, last)
+    if not done then
+      answer = redis.error_reply(type(answer) == 'table' and answer.err or answer)
+    end
+    answers[nth], at = answer, last + 1
+  end
+  return answers
+end
+
+select_window(KEYS[1])
 
 -- create fence format origin operations...
 if verb == 'create' then
-  local fence, seq, sent = unpack(redis.call('HMGET', window, 'fence', 'seq', 'sent'))
+  local fence, state = unpack(redis.call('HMGET', window, 'fence', 'state'))
+  local seq, sent, _, _, chunk, high = parts(state)
   if not fence then
     return GONE
   elseif fence ~= ARGV[2] then
     return FENCED
   end
-  drop_all()
+  drop_all(chunk, high)
   redis.call('HSET', window, 'format', ARGV[3], 'origin', ARGV[4])
-  return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, '0', '0', 0, -1))
+  return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, #ARGV, '0', '0', 0, -1, '0'))
+end
+
+-- The state that a node of before 0.9 has written; none: none has, since the last claim.
+local function old_state()
+  local found = redis.call('HMGET', window, unpack(OLD))
+  if found[3] then
+    return table.concat({
+      found[1], found[2] or '0', found[3], found[4] or found[3], found[5], found[6], found[7] or '0'
+    }, ' ')
+  end
 end
 
 -- A fence that is newer than the window's. It is at least the clock in microseconds, so that one
@@ -125,6 +167,15 @@ local function next_fence()
   local fence = tonumber(now[1]) * 1000000 + tonumber(now[2])
   fence = math.max(fence, tonumber(redis.call('HGET', window, 'fence') or 0) + 1)
   return string.format('%.0f', fence)
+end
+
+-- A node of before 0.9 has written the window last: its fields become the state.
+local function pack_old()
+  local state = old_state()
+  if state then
+    redis.call('HSET', window, 'state', state)
+  end
+  redis.call('HDEL', window, unpack(OLD))
 end
 
 -- claim owner generation: the fence, and everything else as it is. Each owner counts its own sends. Generation: of
@@ -138,9 +189,13 @@ if verb == 'claim' then
     redis.call('HSET', window, 'generation', ARGV[3])
   end
   local fence = next_fence()
-  redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2], 'sent', 0)
-  local format, seq, cursor, front, chunk, high, origin =
-    unpack(redis.call('HMGET', window, 'format', 'seq', 'cursor', 'front', 'chunk', 'high', 'origin'))
+  pack_old()
+  redis.call('HSET', window, 'fence', fence, 'owner', ARGV[2])
+  local format, state, origin = unpack(redis.call('HMGET', window, 'format', 'state', 'origin'))
+  local seq, _, cursor, front, chunk, high, unsettled = parts(state)
+  if cursor then
+    keep(seq, 0, cursor, front, chunk, high, unsettled)
+  end
   local chunks = {}
   for number = tonumber(chunk or 0), tonumber(high or -1) do
     local bytes = redis.call('GET', chunk_name(number))
@@ -150,15 +205,15 @@ if verb == 'claim' then
     end
   end
   return {
-    fence, format, seq, cursor, front or cursor, chunks, redis.call('HGETALL', aside),
+    fence, format, seq or false, cursor or false, front or false, chunks, redis.call('HGETALL', aside),
     redis.call('HGETALL', leases), redis.call('HGETALL', retries), origin,
   }
 end
 
 -- release fence: whether it was given up, as what was claimed and never created.
 if verb == 'release' then
-  local fence, cursor = unpack(redis.call('HMGET', window, 'fence', 'cursor'))
-  if fence ~= ARGV[2] or cursor then
+  local fence, state = unpack(redis.call('HMGET', window, 'fence', 'state'))
+  if fence ~= ARGV[2] or state then
     return 0
   end
   return redis.call('DEL', window)
@@ -187,18 +242,18 @@ if verb == 'count' then
       found = found + 1
     end
   end
-  local cursor, front, chunk, high, unsettled =
-    unpack(redis.call('HMGET', window, 'cursor', 'front', 'chunk', 'high', 'aside'))
-  if not cursor then
+  local state = redis.call('HGET', window, 'state') or old_state()
+  if not state then
     return { '0', 0, 0 }
   end
-  front = front or cursor
-  local settled = front - cursor - (unsettled or 0) + settled_ahead(front, chunk, tonumber(high))
+  local _, _, cursor, front, chunk, high, unsettled = parts(state)
+  local settled = front - cursor - unsettled + settled_ahead(front, tonumber(chunk), tonumber(high))
   return { cursor, found, settled }
 end
 
 -- delete: the fence from which on there may be another window of that name.
 local fence = next_fence()
-drop_all()
+local _, _, _, _, chunk, high = parts(redis.call('HGET', window, 'state') or old_state())
+drop_all(chunk, high)
 redis.call('DEL', window)
 return fence

@@ -30,7 +30,8 @@ from dispatcher.core.model import (
     Snapshot,
 )
 from dispatcher.store.base import WindowKey, Write
-from dispatcher.store.redis import RedisStore, _packed
+from dispatcher.store.redis import RedisStore
+from dispatcher.store.script_calls import apply_calls
 from gateway.embedded.redis import EmbeddedRedis
 from tests.bench.cases import PARTITIONS, Bench, finish
 from tests.bench.cost import cpu_s
@@ -156,7 +157,7 @@ async def _commands(url: str) -> bytes:
             await store.create(key, fence, Snapshot(0))
             writes.append(Write(key, fence, _step()))
         assert not any(await store.apply(writes))  # Redis knows the script now.
-        return _packed(store._sha, store._commands(writes))
+        return apply_calls(store._sha.encode(), *store._steps(writes))[0]
     finally:
         await store.close()
 

@@ -31,7 +31,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.stored.snapshot import StoredWindow, apply_changes
 from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
-from dispatcher.store.redis import RedisStore
+from dispatcher.store.redis import FENCED, RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.patience import patient_s
@@ -251,7 +251,7 @@ class TestRedisStore(StoreContract):
         one, two = stores(), stores()
         fence = await opened(one)
         assert isinstance(one, RedisStore)
-        late = one._commands([Write(KEY, fence, STEP)])
+        late = one._steps([Write(KEY, fence, STEP)])
         newer: list[Change] = [
             BitsSet(0, 8_125, b"\xff"),
             LeaseEnded(LeaseId(5)),
@@ -259,7 +259,7 @@ class TestRedisStore(StoreContract):
         ]
         for step in (STEP, newer):
             assert await one.apply([Write(KEY, fence, step)]) == [None]
-        await one._evaluate_all(late)
+        assert await one._applied(*late) == [FENCED]
         assert await one.apply([Write(KEY, fence, [])]) == [None], "still the owner"
         claimed = await two.claim(KEY, "two")
         assert claimed.snapshot == apply_changes(FULL, [*STEP, *newer])

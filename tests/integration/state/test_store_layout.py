@@ -1,0 +1,88 @@
+"""Windows in a real Redis: one call for many of them, and the layout of before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from dispatcher.core.model import CursorMoved, LeaseEnded, LeaseId
+from dispatcher.store.base import Counts, WindowKey, Write
+from dispatcher.store.redis import RedisStore
+from dispatcher.store.script_calls import WINDOWS_PER_CALL
+from gateway.embedded.process import free_ports
+from gateway.embedded.redis import EmbeddedRedis
+from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path, port=free_ports()) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    client = redis.Redis(unix_socket_path=str(server.socket_path))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def stores(server: EmbeddedRedis) -> Stores:
+    return Stores(lambda: RedisStore(server.url))
+
+
+@in_loop
+async def test_a_step_that_fails_is_its_own_windows(stores: Stores, admin: redis.Redis) -> None:
+    """Of more windows than one call of the script takes."""
+    store = stores()
+    keys = [WindowKey("group", KEY.topic_id, at) for at in range(2 * WINDOWS_PER_CALL + 1)]
+    fences = [await opened(store, key) for key in keys]
+    broken = {0, WINDOWS_PER_CALL - 1, WINDOWS_PER_CALL + 1}
+    for at in broken:
+        window = f"keyway:{{group|{KEY.topic_id}|{at}}}"
+        admin.delete(f"{window}:leases")
+        admin.set(f"{window}:leases", "not a hash")
+    writes = [
+        Write(key, fence, [LeaseEnded(LeaseId(3)), CursorMoved(70_000, 70_000)])
+        for key, fence in zip(keys, fences, strict=True)
+    ]
+    results = await store.apply(writes)
+    assert {at for at, result in enumerate(results) if result is not None} == broken
+    assert all("WRONGTYPE" in str(results[at]) for at in broken)
+    cursors = await store.positions("group")
+    assert [cursors[key] for key in keys] == [
+        65_000 if at in broken else 70_000 for at in range(len(keys))
+    ]
+
+
+@in_loop
+async def test_a_window_whose_state_is_in_fields_of_their_own(
+    stores: Stores, admin: redis.Redis
+) -> None:
+    """As nodes wrote it before the state became one field; also if they write it again."""
+    store = stores()
+    fence = await opened(store)
+    (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
+    names = ("seq", "sent", "cursor", "front", "chunk", "high", "aside")
+    for _ in range(2):
+        state = admin.hget(window, "state")
+        assert isinstance(state, bytes)
+        fields: Any = dict(zip(names, state.split(), strict=True))
+        admin.hset(window, mapping=fields)
+        admin.hset(window, "state", "1 0 1 1 0 0 0")  # older
+        assert await store.positions("group") == {KEY: 65_000}
+        claimed = await store.claim(KEY, "one")
+        assert claimed.snapshot == FULL
+        assert claimed.fence > fence
+        assert admin.hmget(window, *names) == [None] * len(names)
+        assert await store.apply([Write(KEY, claimed.fence, [])]) == [None]
+    admin.hset(window, mapping=fields)
+    admin.hdel(window, "state")
+    assert await store.counts([KEY]) == [Counts(65_000, 1, 311)]
