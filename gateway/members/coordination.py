@@ -55,6 +55,7 @@ class Coordinators(Protocol):
 
     def coordinator(self, group: str) -> Awaitable[int]: ...
     def forget_coordinator(self, group: str) -> None: ...
+    def look_for_coordinators(self, groups: Sequence[str]) -> Awaitable[None]: ...
     def request_refresh(self) -> None: ...
 
 
@@ -230,7 +231,7 @@ class SharedCoordination:
     async def _review(self) -> None:
         """Which groups are this node's, by their coordinators?"""
         names = self._groups.names()
-        self._doubt_oldest(names)
+        await self._doubt_oldest(names)
         for name in names:
             try:
                 coordinator = await self._upstream.coordinator(name)
@@ -245,16 +246,16 @@ class SharedCoordination:
             elif name in self._led:
                 self._lead_no_more(name)
 
-    def _doubt_oldest(self, names: list[str]) -> None:
+    async def _doubt_oldest(self, names: list[str]) -> None:
         """Asks anew for the coordinators that were asked for long ago, some at a time. Two nodes
         with different answers would both take themselves for the one that hears the members.
         """
         now_ms, known_ms = self._now_ms(), self._known_ms
         self._known_ms = known_ms = {name: known_ms.get(name, now_ms) for name in names}
         old = [name for name in names if now_ms - known_ms[name] >= COORDINATOR_KEPT_MS]
-        for name in nsmallest(COORDINATORS_ASKED_AT_ONCE, old, key=known_ms.__getitem__):
-            known_ms[name] = now_ms
-            self._upstream.forget_coordinator(name)
+        doubted = nsmallest(COORDINATORS_ASKED_AT_ONCE, old, key=known_ms.__getitem__)
+        known_ms |= dict.fromkeys(doubted, now_ms)
+        await self._upstream.look_for_coordinators(doubted)
 
     def _lead_no_more(self, name: str) -> None:
         self._led.pop(name)

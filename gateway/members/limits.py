@@ -34,7 +34,7 @@ CHANGES_READ_MAX = 1_000
 COORDINATOR_ASKED_MS = 1_000  # between two questions for the coordinator of one group
 # Kafka may move a coordinator while no request tells this node so. A member has 45 s by default.
 COORDINATOR_KEPT_MS = 5_000
-COORDINATORS_ASKED_AT_ONCE = 50  # with each look: a round trip of a millisecond each
+COORDINATORS_ASKED_AT_ONCE = 200  # with each look, in one request
 
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself

@@ -9,7 +9,7 @@ its own upstream connection (gateway/listen/server.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self
 
 import structlog
@@ -244,6 +244,24 @@ class Upstream:
         response = await self.call(ApiKey.FIND_COORDINATOR, body)
         answer = response["Coordinators"][0] if response["Coordinators"] else response
         return answer["ErrorCode"], answer["NodeId"]
+
+    async def look_for_coordinators(self, groups: Sequence[str]) -> None:
+        """Asks anew for all of them, in one request; those without an answer are forgotten. A
+        broker of before 3.0 (FindCoordinator below 4) answers for the first one alone.
+        """
+        if not groups:
+            return
+        keys = list(groups)
+        body = {"Key": keys[0], "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": keys}
+        for group in keys:
+            self.forget_coordinator(group)
+        try:
+            response = await self.call(ApiKey.FIND_COORDINATOR, body)
+        except UpstreamError:
+            return
+        for answer in response["Coordinators"] or [{**response, "Key": keys[0]}]:
+            if answer["ErrorCode"] == 0:
+                self._coordinators[answer["Key"]] = answer["NodeId"]
 
     def forget_coordinator(self, group: str) -> None:
         """It answered NOT_COORDINATOR, or not at all."""

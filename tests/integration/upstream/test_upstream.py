@@ -166,6 +166,13 @@ def test_coordinators_are_remembered_until_forgotten(
             side.upstream.forget_coordinator(groups[0])
             assert await side.upstream.coordinator(groups[0]) == found[groups[0]]
 
+            side.upstream._coordinators |= dict.fromkeys(groups[:9], -7)  # of long ago
+            await side.upstream.look_for_coordinators(groups[:20])
+            for group in groups:  # at once: all were in one answer
+                with pytest.raises(StopIteration) as looked_for:
+                    side.upstream.coordinator(group).send(None)
+                assert looked_for.value.value == found[group]
+
     run(work())
 
 

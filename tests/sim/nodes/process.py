@@ -6,7 +6,7 @@ node's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -82,6 +82,13 @@ class Cluster:
 
     def forget_coordinator(self, group: str) -> None:
         self._coordinators.pop(group, None)
+
+    async def look_for_coordinators(self, groups: Sequence[str]) -> None:
+        for group in groups:
+            self.forget_coordinator(group)
+        if groups:
+            await asyncio.sleep(0.001)
+            self._coordinators |= dict.fromkeys(groups, self._world.coordinator)
 
     async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:  # noqa: ARG002
         return 0 if timestamp == EARLIEST else len(self._world.records[tp.partition])

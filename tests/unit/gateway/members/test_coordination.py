@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 from gateway.core.routing.ownership import Standing
@@ -29,6 +30,11 @@ class Kafka:
 
     def forget_coordinator(self, group: str) -> None:
         self._known.pop(group, None)
+
+    async def look_for_coordinators(self, groups: Sequence[str]) -> None:
+        for group in groups:
+            self.forget_coordinator(group)
+            await self.coordinator(group)
 
     def request_refresh(self) -> None: ...
 
