@@ -255,6 +255,7 @@ class LinkRun:
             .option("kafka.allow.auto.create.topics", "false")
             .load()
         )
+        rows = self._sealed(records)
 
         def batch(rows: DataFrame, number: int) -> None:
             self._idle.clear()
@@ -268,7 +269,7 @@ class LinkRun:
                 self._idle.set()
 
         return (
-            records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
+            rows.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
             .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{messages.trigger_interval_ms} milliseconds")
             .foreachBatch(batch)
@@ -280,11 +281,11 @@ class LinkRun:
         plan: Plan,
         starts: Mapping[Place, int],
         ends: Mapping[Place, int],
-        records: DataFrame,
+        rows: DataFrame,
     ) -> None:
-        """Copies one micro-batch, which began at `starts` or where the last one ended, and reads up
-        to `ends`. Once a new query is wanted, the rest of this one does nothing: the next starts
-        from the positions.
+        """Copies one micro-batch of sealed rows, which began at `starts` or where the last one
+        ended, and reads up to `ends`. Once a new query is wanted, the rest of this one does
+        nothing: the next starts from the positions.
         """
         if self._replan.is_set() or self.stop.is_set():
             return
@@ -294,12 +295,6 @@ class LinkRun:
             self._replan.set()
             return
         self._underway = {(plan.targets[name], it): (name, it) for name, it in places}
-        rows = judged(records, self._lookup)
-        if self.pipeline is not None:
-            rows = through_pipeline(rows, self.pipeline)
-        rows = sealed(rows, self.distributor, self._lookup)
-        if self.pipeline is None:  # Only routed rows are written by their logical name.
-            rows = rows.drop("logical_topic")
         writing = self._writing(plan, ends, places=len(places))
         copied = rows.mapInArrow(copying(writing), RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
@@ -311,6 +306,17 @@ class LinkRun:
         self._keep_to_the_rate(total, began_s)
         if monotonic() - self._published_s >= STATUS_EVERY_S:
             self._publish()
+
+    def _sealed(self, records: DataFrame) -> DataFrame:
+        """What is done to every record, as a part of the query: built by each batch, these columns
+        would be two thousand calls of Python to the JVM.
+        """
+        rows = judged(records, self._lookup)
+        if self.pipeline is not None:
+            rows = through_pipeline(rows, self.pipeline)
+        rows = sealed(rows, self.distributor, self._lookup)
+        # Only routed rows are written by their logical name.
+        return rows.drop("logical_topic") if self.pipeline is None else rows
 
     def _account(self, results: Iterable[Result]) -> int:
         """Takes note of the work of tasks; returns the number of records."""
@@ -421,7 +427,7 @@ class LinkRun:
         before = {it: at for it, at in held.items() if starts[it] < at}
         if before:
             records = between(self.session, self._source.cluster, starts, before)
-            self._batch(plan, starts, before, records)
+            self._batch(plan, starts, before, self._sealed(records))
         if self.config.messages.on_refused == "skip":
             behind = {it: at + 1 for it, at in held.items() if self._reached.get(it, at) == at}
             self._account(passed(self._writing(plan, behind), behind))

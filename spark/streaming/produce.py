@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -79,19 +80,19 @@ def copying(
     """The function for `mapInArrow` over columns as spark/links/columns.py seals them. Each Spark
     partition must be one partition of a topic, in order, as the Kafka source makes them.
     """
+    # A function inside this one would be pickled with all that it names, so with a KEPT of its own.
+    return partial(_copied, writing)
 
-    def copy(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        rest = (batch for batch in batches if batch.num_rows)
-        first = next(rest, None)
-        if first is not None:
-            topic, partition = (
-                first.column("topic")[0].as_py(),
-                first.column("partition")[0].as_py(),
-            )
-            row = _result(_Task(writing, topic, partition, KEPT), chain([first], rest))
-            yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
-    return copy
+def _copied(
+    writing: Writing, batches: Iterable[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    rest = (batch for batch in batches if batch.num_rows)
+    first = next(rest, None)
+    if first is not None:
+        topic, partition = first.column("topic")[0].as_py(), first.column("partition")[0].as_py()
+        row = _result(_Task(writing, topic, partition, KEPT), chain([first], rest))
+        yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
 
 def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow
 import pytest
+from pyspark.cloudpickle import dumps, loads
 
 from keyway.clusters.core.copies import COPY_HEADER
+from spark.streaming import produce
+from spark.streaming.orders import Tally, Writing
 from spark.streaming.rows import headers_of_rows, origin_of
 
 Rows = list[list[tuple[str, bytes | None]] | None]
@@ -42,3 +47,24 @@ def test_own_headers_come_first_and_in_order(rows: Rows, first: int) -> None:
 
 def test_the_origin_of_a_header() -> None:
     assert origin_of(b"1-00000005-1add591412421f2e-3-4711-ams-1/orders") == b"3-4711-ams-1/orders"
+
+
+def test_a_task_uses_the_producers_that_its_worker_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark pickles the function of each batch anew. What it pickled by value, such as a global of
+    a function within another one, would be new in every task.
+    """
+    used: list[object] = []
+
+    def done(task: Any, _batches: object) -> dict[str, object]:
+        used.append(task.kept)
+        tally = {name: getattr(Tally(), name) for name in Tally.__slots__}
+        return {"topic": task.topic, "partition": task.partition, "refused": None, **tally}
+
+    monkeypatch.setattr(produce, "_result", done)
+    rows = pyarrow.RecordBatch.from_pylist([{"topic": "orders", "partition": 3}])
+    for _ in range(2):
+        orders = Writing("group", {}, {}, {}, {}, {}, exactly_once=True, transaction_timeout_ms=1)
+        pickled = dumps(produce.copying(orders))  # type: ignore[no-untyped-call]
+        (row,) = loads(pickled)([rows])
+        assert (row["topic"][0].as_py(), row["partition"][0].as_py()) == ("orders", 3)
+    assert used == [produce.KEPT, produce.KEPT]
