@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping
+from functools import cached_property
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -13,8 +14,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from schema_dist.core.contents import Contents
 from schema_dist.core.records import decode
@@ -69,8 +72,14 @@ class LogReader:
                 "log_level": 2,
             }
         )
+        self._settings = dict(client_settings)
         self._position: int | None = None  # None: from the beginning
+        self._topic_id = ""  # not known yet
         self.contents = Contents()
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self._settings, "log_level": 2})
 
     async def read(self) -> Contents:
         """The contents up to the log's end now. Raises AwayError, LogError."""
@@ -96,8 +105,8 @@ class LogReader:
         try:
             if end is None:
                 end = self._end()
-                if self._position is None or end < self._position:
-                    self._start_over()  # the first time, or the topic was made anew
+                if self._position is None or end < self._position or self._is_made_anew():
+                    self._start_over()
             if self._position is not None and self._position >= end:
                 return end, []
             messages = consume(self._consumer)
@@ -120,6 +129,21 @@ class LogReader:
         if watermarks is None:
             raise AwayError(f"{self._topic} at {self._address}: its end was not told in time")
         return int(watermarks[1])
+
+    def _is_made_anew(self) -> bool:
+        """Whether this is another topic of that name than at the last look. Its end alone does not
+        tell: it may be filled by now beyond our position. Not asked by commands, which read once:
+        the first answer to an admin client may take seconds.
+        """
+        asked = self._admin.describe_topics(
+            TopicCollection([self._topic]), request_timeout=ANSWER_S_MAX
+        )
+        try:
+            found = str(asked[self._topic].result(ANSWER_S_MAX).topic_id)
+        except TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+        before, self._topic_id = self._topic_id, found
+        return before not in ("", found)
 
     def _watermarks(self) -> tuple[int, int] | None:
         """Of a topic that was created a moment ago, brokers learn one after the other."""

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from keyway.kafka.compacted import CompactedTopic, Record
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
-from schema_dist.errors import AwayError, LeaseError
+from schema_dist.errors import AwayError
 from schema_dist.limits import ANSWER_S_MAX
 
 _STATUS_KEY = b'{"kind":"status"}'
@@ -45,11 +45,13 @@ class StateTopic:
 
     async def load(self) -> Ledger:
         """The ledger; the topic is created if it is missing. From now on a former holder of the
-        lease cannot note anything.
+        lease cannot note anything, unless it loads the ledger once more, for which it looks at the
+        lease.
         """
         if self._still_ours is not None:
             await self._still_ours()
             await asyncio.to_thread(self._shut_out_others)
+            await self._still_ours()  # a process frozen between the two has shut out its successor
         await asyncio.to_thread(self.ensure)
         return (await asyncio.to_thread(self._load))[0]
 
@@ -60,8 +62,9 @@ class StateTopic:
         return self._load()[1] if there else None
 
     async def note(self, entries: Iterable[Entry]) -> None:
-        """Writes entries of the ledger. Raises LeaseError, also without entries, if another process
-        has loaded the ledger since.
+        """Writes entries of the ledger. Raises AwayError, also without entries, if another process
+        has loaded the ledger since. Then only the lease can say which of the two goes on: the other
+        one may be a former holder that was frozen, and looked at its lease before.
         """
         await asyncio.to_thread(self._note, tuple(entries))
 
@@ -131,10 +134,7 @@ class StateTopic:
             holder.commit_transaction(ANSWER_S_MAX)
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException) and error.args[0].code() in _SHUT_OUT:
-                raise LeaseError(
-                    f"another process distributes to {self._topic} at"
-                    f" {self._settings['bootstrap.servers']}: this one was too slow"
-                ) from error
+                raise self._fault("another process has loaded its ledger since") from error
             raise self._fault(error) from error
         self._holder = holder
 

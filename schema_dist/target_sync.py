@@ -58,7 +58,7 @@ class Target(Protocol):
 
 class LedgerStore(Protocol):
     """The place of the ledger; an entry is durable when `note` returns. Without entries, `note`
-    only asks whether this process may still write. Raises LeaseError if not.
+    only asks whether this process may still write. Raises AwayError if not.
     """
 
     async def load(self) -> Ledger: ...

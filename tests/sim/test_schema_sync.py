@@ -42,7 +42,7 @@ from schema_dist.core.records import (
     SubjectDeleted,
     decode,
 )
-from schema_dist.errors import LeaseError
+from schema_dist.errors import AwayError
 from schema_dist.log_writer import record_of
 from schema_dist.rest_writer import RestTarget
 from schema_dist.target_sync import Allowed, Round, TargetSync
@@ -338,10 +338,10 @@ def test_who_may_note_nothing_more_writes_nothing_more(stage: int, *, by_log: bo
     world.happens((THEN, LAST)[stage - 1])
 
     def shut_out() -> None:
-        raise LeaseError("another process distributes")
+        raise AwayError("another process has loaded its ledger since")
 
     world.ledger.on_note = shut_out
-    with pytest.raises(LeaseError):
+    with pytest.raises(AwayError):
         asyncio.run(world.sync.round(world.source))
     assert world.seen() == before
 

@@ -123,3 +123,40 @@ def test_a_log_that_is_made_anew_is_read_anew(
         wait_until(lambda: found() == [new], what="the new contents", deadline_s=60)
     finally:
         reader.close()
+
+
+def test_a_log_that_is_made_anew_and_as_long_as_before_is_read_anew(
+    kafka: KafkaCluster, fresh_name: Callable[[str], str]
+) -> None:
+    """As after a restore, while this process could not reach the cluster."""
+    topic, server = fresh_name("_schemas"), kafka.bootstrap_servers
+    old, new = (
+        [version(f"{name}-value", at, at, record(name)) for at in (1, 2, 3)]
+        for name in ("Old", "New")
+    )
+    create_topic(server, topic)
+    produce(server, topic, [schema_record(it, deleted=False) for it in old])
+    reader = LogReader({"bootstrap.servers": server}, topic)
+
+    def found() -> list[SchemaVersion]:
+        try:
+            return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
+        except (AwayError, LogError):
+            return []
+
+    try:
+        for _ in range(2):
+            assert found() == old
+        admin = AdminClient({"bootstrap.servers": server})
+        admin.delete_topics([topic])[topic].result(30)
+        gone = AdminClient({"bootstrap.servers": server})
+        wait_until(
+            lambda: topic not in gone.list_topics(timeout=30).topics,
+            what="the topic's end",
+            deadline_s=60,
+        )
+        create_topic(server, topic)
+        produce(server, topic, [schema_record(it, deleted=False) for it in new])
+        wait_until(lambda: found() == new, what="the new contents", deadline_s=60)
+    finally:
+        reader.close()

@@ -33,20 +33,21 @@ class Young:
         """From the beginning."""
 
 
-def reader(consumer: Young) -> LogReader:
+def reader(consumer: Young, monkeypatch: pytest.MonkeyPatch) -> LogReader:
     made = LogReader({"bootstrap.servers": "127.0.0.1:1"}, "_schemas")
     made.close()
     made._consumer = cast(Any, consumer)
     made._position = 0
+    monkeypatch.setattr(made, "_is_made_anew", lambda: False)
     return made
 
 
 def test_a_topic_just_created_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "CREATED_POLL_S", 0.0)
-    assert len(asyncio.run(reader(Young(3)).read())) == 0
+    assert len(asyncio.run(reader(Young(3), monkeypatch).read())) == 0
 
 
 def test_a_partition_that_stays_unknown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_reader, "CREATED_S_MAX", 0.0)
     with pytest.raises(AwayError, match="Unknown partition"):
-        asyncio.run(reader(Young(10**9)).read())
+        asyncio.run(reader(Young(10**9), monkeypatch).read())
