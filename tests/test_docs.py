@@ -20,6 +20,8 @@ from gateway.cli.main import app
 from gateway.config.admin import MaskRule, TokenSection
 from gateway.config.file import Config, load
 from gateway.config.groups import FilterRule, GroupSection
+from gateway.config.listen import ServerNamesSection
+from gateway.config.tls import ListenerTls
 from gateway.config.upstream import Sasl, Tls
 from tests.rig.transcripts import blocks
 
@@ -59,7 +61,13 @@ def test_the_example_is_exactly_the_defaults() -> None:
 
 def test_the_example_has_every_option() -> None:
     raw: dict[str, Any] = yaml.safe_load(uncommented())
-    everything = Config.model_validate(raw)
+    listen = dict(raw["listen"])
+    alternatives = {name: listen.pop(name) for name in ("listeners", "sni")}
+    everything = Config.model_validate({**raw, "listen": listen})
+    named = {"name": "x", "tls": listen["tls"], "sni": alternatives["sni"]}
+    Config.model_validate({"listen": [*alternatives["listeners"], {**named, "host": "::1"}]})
+    assert alternatives["sni"].keys() == fields_of(ServerNamesSection)
+    assert listen["tls"].keys() == fields_of(ListenerTls)
     assert raw.keys() == fields_of(Config)
     for name, section in everything:
         if name != "groups":

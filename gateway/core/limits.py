@@ -75,6 +75,7 @@ FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
 FILTER_GLOB_BYTES_MAX = 256  # a key of 1 MB takes at most some 13 ms for each glob
 FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 MASK_RULES_MAX = 100  # of the values that REST shows; each is matched with each field
+LISTENERS_MAX = 16  # for clients; a socket each for every virtual broker
 TOKENS_MAX = 100  # of REST: each request is compared with all of them, some 30 microseconds
 FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with 256 bytes each
 

@@ -51,7 +51,7 @@ def build(
     services = ShareServices(
         settings=members.settings,
         topology=lambda: cluster.topology,
-        advertised=lambda: dict(listen.server.shown),
+        advertised=lambda listener: dict(listen.server.listening.shown(listener)),
         refresh=cluster.refresh,
         groups=members.groups,
         windows=windows.windows.table,

@@ -88,5 +88,5 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
     return {
         "AcquisitionLockTimeoutMs": services.settings.of(group).lock_duration_ms,
         "Responses": by_topic(rows),
-        "NodeEndpoints": node_endpoints(services.advertised()) if misled else [],
+        "NodeEndpoints": node_endpoints(services.advertised(connection.listener)) if misled else [],
     }

@@ -212,7 +212,7 @@ class _ShareFetch:
         if keys:
             await self._wait_for_records(keys)
         misled = any(part.leader is not None for part in self.parts.values())
-        services = self.services
+        services, listener = self.services, self.request.connection.listener
         rows: list[tuple[bytes, Message]] = []
         for at, (key, part) in enumerate(self.parts.items(), 1):
             rows.append((key[0], part.row(key[1])))
@@ -221,7 +221,7 @@ class _ShareFetch:
         return {
             "AcquisitionLockTimeoutMs": services.settings.of(self.session.group).lock_duration_ms,
             "Responses": by_topic(rows),
-            "NodeEndpoints": node_endpoints(services.advertised()) if misled else [],
+            "NodeEndpoints": node_endpoints(services.advertised(listener)) if misled else [],
         }
 
     def _part(self, key: PartitionKey) -> _Part:

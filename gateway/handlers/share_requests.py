@@ -44,7 +44,7 @@ class GroupDenied(GroupError):
 class ShareServices:
     settings: GroupSettings
     topology: Callable[[], Topology]
-    advertised: Callable[[], dict[int, tuple[str, int]]]
+    advertised: Callable[[str], dict[int, tuple[str, int]]]  # to the clients of a listener
     refresh: Callable[[list[str]], Awaitable[Topology]]
     groups: Groups
     windows: WindowTable

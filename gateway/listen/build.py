@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.config.file import ConfigError
 from gateway.core.cluster.topology import Topology
 from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
+from gateway.listen.certificates import UnusableFiles
 from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
 from gateway.listen.server import TOO_MANY, Server, ServerSettings
 from gateway.part import Part, Trouble
@@ -29,9 +31,14 @@ def build(
     tasks: asyncio.TaskGroup,
     now_ms: Callable[[], int],
 ) -> Part[ListenRoom]:
-    """The server forwards everything until `server.answer(handlers)` says otherwise."""
+    """The server forwards everything until `server.answer(handlers)` says otherwise. Raises
+    ConfigError for TLS files that cannot be used.
+    """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    server = Server(settings, Topology(), {}, Admission(clients_max(files)), now_ms)
+    try:
+        server = Server(settings, Topology(), {}, Admission(clients_max(files)), now_ms)
+    except UnusableFiles as unusable:
+        raise ConfigError(str(unusable)) from unusable
     authoriser = Authoriser(now_ms)
     upstream.cluster.on_topology(server.on_topology)
     server.on_disconnect(authoriser.connection_lost)
@@ -59,6 +66,6 @@ def build(
         troubles=troubles,
         figures=figures,
         start=start,
-        background=(server.bounds.look_forever,),
+        background=(server.bounds.look_forever, server.certificates.look_forever),
         drain=server.drain,
     )

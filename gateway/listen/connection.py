@@ -32,6 +32,7 @@ from gateway.core.forwarding.effects import (
     ToUpstream,
 )
 from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
     RequestHeader,
@@ -48,6 +49,7 @@ from gateway.listen.limits import (
     PAUSE_ABOVE_BYTES,
 )
 from gateway.listen.own_requests import OwnRequests
+from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.socket_pair import SocketPair
 from gateway.listen.sockets import UpstreamSide
 from gateway.upstream.errors import UpstreamError
@@ -100,10 +102,11 @@ class Node(Protocol):
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
 
-    def rewritten(self, response: Rewrite, asked: int | None, connection: ConnectionId) -> bytes:
-        """Its frame for the client, without upstream's addresses. `asked`: the virtual broker.
-        Raises WireError.
-        """
+    @property
+    def lines(self) -> RepeatedLines: ...
+
+    def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
+        """Its frame for the client, without upstream's addresses. Raises WireError."""
 
     def opened(self, connection: ClientConnection) -> None: ...
 
@@ -115,12 +118,23 @@ class Node(Protocol):
 
 
 class ClientConnection:
-    """`broker_id` is the virtual broker the client connected to, None on the bootstrap port."""
+    """`broker_id` is the virtual broker the client connected to, None on the bootstrap port;
+    `listener` the name of the listener it came to; `tls`: None on a plain port.
+    """
 
-    def __init__(self, connection_id: ConnectionId, broker_id: int | None, node: Node) -> None:
+    def __init__(
+        self,
+        connection_id: ConnectionId,
+        broker_id: int | None,
+        node: Node,
+        *,
+        listener: str,
+        tls: TlsFacts | None = None,
+    ) -> None:
         self.id = connection_id
         self.broker_id = broker_id
-        self.facts = ConnectionFacts()
+        self.listener = listener
+        self.facts = ConnectionFacts(tls=tls)
         self.counters = node.counters
         self.answer_room = AnswerRoom(node.bounds, connection_id)
         self._node = node
@@ -265,7 +279,7 @@ class ClientConnection:
         match effect:
             case Rewrite():
                 try:
-                    self.sockets.to_client(self._node.rewritten(effect, self.broker_id, self.id))
+                    self.sockets.to_client(self._node.rewritten(effect, self))
                 except WireError as error:
                     self._fail("unreadable response", api_key=effect.api_key, detail=str(error))
             case Intercepted(payload=payload):
@@ -277,7 +291,7 @@ class ClientConnection:
             case Failed(fault=fault, side=side, detail=detail):
                 if fault in _REFUSALS and not self.sockets.over:
                     self.counters.count_refused(_REFUSALS[fault])
-                self._fail(fault.value, side=side.value, detail=detail)
+                self._fail_by(fault, side=side.value, detail=detail)
             case _:
                 assert_never(effect)
 
@@ -324,6 +338,17 @@ class ClientConnection:
         self._node.bounds.hold_request(self.id, self._collected_bytes)
 
     # --------------------------------------------------------------------------------------- ending
+
+    def _fail_by(self, fault: Fault, **facts: object) -> None:
+        """Any stranger can send TLS or HTTP to a port, as often as it likes."""
+        if fault not in (Fault.TLS, Fault.HTTP):
+            self._fail(fault.value, **facts)
+        elif not self.sockets.over:
+            self.counters.connections_failed += 1
+            left_out = self._node.lines.due((self.listener, fault))
+            if left_out is not None:
+                self._log.warning(fault.value, listener=self.listener, left_out=left_out, **facts)
+            self._end()
 
     def _fail(self, event: str, **facts: object) -> None:
         if self.sockets.over:

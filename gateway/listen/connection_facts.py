@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.frames import first_client_id
 
 
@@ -15,6 +16,7 @@ class ConnectionFacts:
     client_id: str | None = None  # of its first request
     bytes_in: int = 0  # from the client
     bytes_out: int = 0
+    tls: TlsFacts | None = None  # None: it came to a plain port
     answering: int | None = None  # the API that a handler is answering
 
     def received(self, data: bytes) -> None:

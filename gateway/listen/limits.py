@@ -52,3 +52,12 @@ REQUEST_STALLED_MS = 30_000
 ANSWER_STALLED_MS = 30_000
 ANSWER_RESTING_MS = 1_000  # the same when the limit is reached
 HELD_LOOK_S = 1.0  # between two looks at the clients that take no bytes
+
+# Of one handshake: as Kafka's clients wait for a connection at first (10 s).
+HANDSHAKE_S_MAX = 10
+HANDSHAKES_MAX = 512  # under way at once, some 100 KiB each; one more gives up the oldest
+# Of a socket with TLS: decrypted they are never more, so HELD_BYTES_MAX holds for them, too.
+TLS_READ_BYTES_MAX = 128 * 1024
+CERTIFICATES_LOOK_S = 5.0  # from one look for changed files to the next
+CERTIFICATE_WARNING_S = 14 * 24 * 3600  # before its end /health warns of a certificate
+REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause

@@ -1,4 +1,5 @@
-"""The ports clients connect to: one for first contact, one per virtual broker.
+"""The ports of one listener: one for first contact, and one per virtual broker. With server names
+(SNI) the first port is that of all: no other is opened.
 
 A port takes connections from the moment `open` returns: binding and listening do not wait, only
 accepting does. So a response may show a broker that was unknown a moment ago.
@@ -15,6 +16,7 @@ import structlog
 from gateway.core.cluster.slots import SLOT_IDS, Slots
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.limits import LISTEN_BACKLOG_CONNECTIONS
+from gateway.listen.settings import ListenerSettings
 
 log = structlog.get_logger("keyway.listeners")
 
@@ -30,7 +32,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """They bind to `host`; clients are told `advertised_host`.
+    """They bind to the listener's host; clients are told its advertised host, or its server names.
 
     With a `port_base` of 0 every virtual broker gets any free port.
     Else those of one slot follow each other, and `port_step` behind them those of the next.
@@ -38,19 +40,16 @@ class Listeners:
 
     def __init__(
         self,
+        settings: ListenerSettings,
         *,
-        host: str,
-        advertised_host: str,
-        port_base: int,
         port_step: int,
         slots: Slots,
         accept: Accept,
         tasks: asyncio.TaskGroup,
     ) -> None:
+        self.settings = settings
+        self.bootstrap: Address | None = None  # as clients are told, once it is open
         self.addresses: dict[int, Address] = {}  # of virtual brokers, as clients are told
-        self._host = host
-        self._advertised_host = advertised_host
-        self._port_base = port_base
         self._port_step = port_step
         self._slots = slots
         self._accept = accept
@@ -58,13 +57,22 @@ class Listeners:
         self._sockets: dict[int | None, socket.socket] = {}
         self._servers: dict[int | None, asyncio.Server] = {}
 
-    def open_bootstrap(self, port: int, *, shared: bool) -> Address:
+    def open_bootstrap(self, *, shared: bool) -> Address:
         """Raises CannotListen."""
-        taken = self._open(None, port, "listen.bootstrap_port", shared=shared)
-        return Address(self._advertised_host, taken)
+        settings = self.settings
+        option = f"{settings.option}.bootstrap_port"
+        taken = self._open(None, settings.bootstrap_port, option, shared=shared)
+        if settings.server_names is None:
+            self.bootstrap = Address(settings.advertised_host or settings.host, taken)
+        else:
+            self.bootstrap = Address(
+                settings.server_names.bootstrap, settings.advertised_port or taken
+            )
+        return self.bootstrap
 
     def open_broker(self, broker_id: int) -> Address:
         """Raises CannotListen."""
+        settings = self.settings
         known = self._slots.upstream(broker_id)
         slot = (broker_id - known) // SLOT_IDS
         if slot >= self._slots.count:
@@ -72,25 +80,39 @@ class Listeners:
                 f"broker {broker_id}: with listen.slots_per_broker, ids below {SLOT_IDS:,} are"
                 " needed"
             )
-        port = self._port_base + slot * self._port_step + known if self._port_base else 0
-        option = f"listen.port_base + {known}"
-        if slot:
-            option += f" + {slot} * listen.port_step"
-        address = Address(self._advertised_host, self._open(broker_id, port, option))
+        if settings.server_names is not None:
+            assert self.bootstrap is not None
+            address = Address(settings.server_names.of(broker_id), self.bootstrap.port)
+        else:
+            base = settings.port_base
+            port = base + slot * self._port_step + known if base else 0
+            option = f"{settings.option}.port_base + {known}"
+            if slot:
+                option += f" + {slot} * listen.port_step"
+            taken = self._open(broker_id, port, option)
+            address = Address(settings.advertised_host or settings.host, taken)
         self.addresses[broker_id] = address
-        log.info("virtual_broker_listens", broker=broker_id, host=address.host, port=address.port)
+        log.info(
+            "virtual_broker_listens",
+            broker=broker_id,
+            listener=settings.name,
+            host=address.host,
+            port=address.port,
+        )
         return address
 
     def close(self, broker_id: int | None) -> None:
         """Takes no new connections; those that are open stay."""
         if broker_id is not None:
             self.addresses.pop(broker_id, None)
-        listening = self._sockets.pop(broker_id)
+        listening = self._sockets.pop(broker_id, None)
+        if listening is None:
+            return  # It has a name only.
         server = self._servers.pop(broker_id, None)
         if server is not None:
             server.close()
         listening.close()
-        log.info("listener_closed", broker=broker_id)
+        log.info("listener_closed", broker=broker_id, listener=self.settings.name)
 
     def close_all(self) -> None:
         """The addresses stay: answers that are still under way name the brokers."""
@@ -103,8 +125,8 @@ class Listeners:
         self, broker_id: int | None, port: int, port_option: str, *, shared: bool = False
     ) -> int:
         assert broker_id not in self._sockets, broker_id
-        options = f"listen.host, {port_option}"
-        listening = listening_socket(self._host, port, options, shared=shared)
+        options = f"{self.settings.option}.host, {port_option}"
+        listening = listening_socket(self.settings.host, port, options, shared=shared)
         self._sockets[broker_id] = listening
         self._tasks.create_task(self._accept_from(broker_id, listening))
         taken: int = listening.getsockname()[1]

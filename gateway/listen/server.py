@@ -1,4 +1,4 @@
-"""The client side of a node: the bootstrap port, a port per virtual broker, their connections.
+"""The client side of a node: its listeners, and the connections of their clients.
 
 A connection to a virtual broker is one connection to that upstream broker. The bootstrap port leads
 to any broker that answers: the bootstrap servers in turn, then the brokers known by now.
@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.effects import Rewrite
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
-from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.bounds import Bounds
+from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
 from gateway.listen.connection import (
     ClientConnection,
     ConnectionId,
@@ -35,6 +34,7 @@ from gateway.listen.connection import (
     Request,
 )
 from gateway.listen.counters import Counters, Refused
+from gateway.listen.handshakes import Handshake, Handshakes
 from gateway.listen.limits import (
     ABORT_S,
     CONNECT_TIMEOUT_S,
@@ -42,7 +42,9 @@ from gateway.listen.limits import (
     UPSTREAM_AGAIN_S,
     UPSTREAM_PATIENCE_S,
 )
-from gateway.listen.listeners import CannotListen, Listeners
+from gateway.listen.listening import Listening
+from gateway.listen.repeated_lines import RepeatedLines
+from gateway.listen.settings import ListenerSettings, ServerSettings
 from gateway.listen.sockets import ClientSide
 from gateway.upstream.errors import Unreachable
 
@@ -59,24 +61,6 @@ __all__ = [
 log = structlog.get_logger("keyway.server")
 
 TOO_MANY = "no more clients are taken: raise the limit of open files (ulimit -n), two for a client"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """`bootstrap_servers` are upstream's. Port 0 means any free one; port_base 0 likewise."""
-
-    bootstrap_servers: tuple[Address, ...]
-    host: str = "127.0.0.1"
-    advertised_host: str | None = None  # None: host
-    bootstrap_port: int = 9192
-    bootstrap_shared: bool = False  # with other nodes on this machine
-    port_base: int = 9200  # virtual broker n listens on port_base + n
-    port_step: int = 1_000  # from one slot of a broker to its next
-    slots: Slots = ONE_SLOT
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    drain_s: float = 5.0  # at stop, for requests that are not answered yet
-    upstream_ssl: ssl.SSLContext | None = None
-    upstream_sasl: bool = False  # it serves only clients that have authenticated
 
 
 class Server:
@@ -97,7 +81,6 @@ class Server:
         self.connections: dict[ConnectionId, ClientConnection] = {}
         self._now_ms = now_ms or _monotonic_ms
         self.bounds = Bounds(self._find, self._now_ms)
-        self.bootstrap: Address | None = None  # once it runs
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
@@ -108,10 +91,16 @@ class Server:
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
-        self._brokers_without_listener: set[int] = set()  # brokers whose port is taken
         self._tasks: asyncio.TaskGroup | None = None
-        self._listeners: Listeners | None = None
-        self._elsewhere: Addresses = {}
+        self.listening = Listening(settings)
+        self.lines = RepeatedLines(self._now_ms)
+        self.handshakes = Handshakes(self.lines)
+        self.certificates = AllCertificates()
+        self._certificates: dict[str, Certificates] = {}  # by listener
+        for listener in settings.listeners:
+            if listener.tls is not None:
+                certificates = self._certificates[listener.name] = _certificates(listener)
+                self.certificates.add(certificates)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
@@ -129,15 +118,15 @@ class Server:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Opens the listeners; connections live in `tasks`. Raises CannotListen."""
         self._tasks = tasks
-        self._listeners = self._open_listeners(tasks)
+        self.listening.open(self._accept, tasks, self._virtual_brokers())
 
     async def drain(self) -> None:
         """Closes the listeners. Requests under way get `drain_s` to be answered."""
         for callback in self._on_drain:
             callback()
         self._stopping = True  # No answer and no news of a broker opens a listener again.
-        if self._listeners is not None:
-            self._listeners.close_all()
+        self.listening.close_all()
+        self.handshakes.give_up_all()
         await self._drain()
 
     def answer(self, handlers: Mapping[int, Handler]) -> None:
@@ -169,40 +158,35 @@ class Server:
         return self._tasks
 
     @property
-    def addresses(self) -> Addresses:
-        """Where clients reach the virtual brokers."""
-        return {} if self._listeners is None else self._listeners.addresses
+    def bootstrap(self) -> Address | None:
+        """First contact, of the first listener; None: it does not run."""
+        return next((it.bootstrap for it in self.listening.all.values()), None)
 
     @property
-    def shown(self) -> Addresses:
-        """The addresses that clients are told: some virtual brokers are those of other nodes."""
-        return {**self.addresses, **self._elsewhere} if self._elsewhere else self.addresses
-
-    def show_elsewhere(self, addresses: Addresses) -> None:
-        """From now on clients are told these addresses, in the place of this node's own."""
-        self._elsewhere = addresses
+    def addresses(self) -> Addresses:
+        """Where clients of the first listener reach the virtual brokers."""
+        return self.listening.addresses()
 
     def on_topology(self, topology: Topology) -> None:
         """Listeners follow the brokers; connections to one that is gone end when it does."""
         self._brokers = dict(topology.brokers)
-        if self._listeners is None:
-            return
-        upstream_id = self.settings.slots.upstream
-        for virtual in [at for at in self.addresses if upstream_id(at) not in self._brokers]:
-            self._listeners.close(virtual)
-        self._listen_to_all()
+        if not self._stopping:
+            self.listening.follow(self._virtual_brokers())
 
     # ------------------------------------------------------------------------- for its connections
 
-    def rewritten(self, response: Rewrite, asked: int | None, connection: ConnectionId) -> bytes:
+    def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
         if response.api_key == ApiKey.API_VERSIONS:
             return self._offered.frame(response)
         shown = read(response)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
             for callback in self._on_metadata:
-                callback(connection, shown.message)
-        return write(shown, self._advertise(shown.brokers), self.rules, asked)
+                callback(connection.id, shown.message)
+        self._know(shown.brokers)
+        addresses = self.listening.shown(connection.listener)
+        secure = connection.listener in self._certificates
+        return write(shown, addresses, self.rules, connection.broker_id, secure=secure)
 
     def _name_topics(self, metadata: Message) -> None:
         """The bytes of these topics count under their names. A client asks for the metadata of a
@@ -212,14 +196,14 @@ class Server:
             if topic["ErrorCode"] == ErrorCode.NONE and topic["Name"] is not None:
                 self.counters.apis.topics.name(topic["Name"], topic["TopicId"])
 
-    def _advertise(self, brokers: tuple[Broker, ...]) -> Addresses:
+    def _know(self, brokers: tuple[Broker, ...]) -> None:
         """A response may know a broker before the topology does: it gets its listener now."""
         for broker in brokers:
             if self._brokers.get(broker.id) != broker:
                 self._brokers[broker.id] = broker
-        if len(self._brokers) * self.settings.slots.count != len(self.addresses):
-            self._listen_to_all()
-        return self.shown
+        count = len(self._brokers) * self.settings.slots.count
+        if not self._stopping and not self.listening.complete(count):
+            self.listening.add(self._virtual_brokers())
 
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises Unreachable once upstream has been away for UPSTREAM_PATIENCE_S."""
@@ -268,56 +252,34 @@ class Server:
 
     # --------------------------------------------------------------------------------------- inside
 
-    def _open_listeners(self, tasks: asyncio.TaskGroup) -> Listeners:
-        settings = self.settings
-        listeners = Listeners(
-            host=settings.host,
-            advertised_host=settings.advertised_host or settings.host,
-            port_base=settings.port_base,
-            port_step=settings.port_step,
-            slots=settings.slots,
-            accept=self._accept,
-            tasks=tasks,
-        )
-        try:
-            self.bootstrap = listeners.open_bootstrap(
-                settings.bootstrap_port, shared=settings.bootstrap_shared
-            )
-            for broker_id in self._virtual_brokers():
-                listeners.open_broker(broker_id)
-        except CannotListen:
-            listeners.close_all()
-            raise
-        log.info("listening", host=self.bootstrap.host, port=self.bootstrap.port)
-        return listeners
-
-    def _listen_to_all(self) -> None:
-        assert self._listeners is not None
-        if self._stopping:
-            return
-        for broker_id in self._virtual_brokers():
-            if broker_id in self.addresses:
-                continue
-            try:
-                self._listeners.open_broker(broker_id)
-                self._brokers_without_listener.discard(broker_id)
-            except CannotListen as error:
-                # Clients do not hear of this broker until its port is free.
-                if broker_id not in self._brokers_without_listener:
-                    log.error("virtual_broker_not_listening", broker=broker_id, detail=str(error))
-                self._brokers_without_listener.add(broker_id)
-
     def _virtual_brokers(self) -> list[int]:
         slots = self.settings.slots
         return [virtual for broker in self._brokers for virtual in slots.all_of(broker)]
 
-    def _accept(self, broker_id: int | None) -> asyncio.Protocol:
-        if not self.admission.admits(len(self.connections)):
+    def _accept(self, listener: ListenerSettings, broker_id: int | None) -> asyncio.Protocol:
+        if not self.admission.admits(len(self.connections) + self.handshakes.open):
             self.counters.count_refused(Refused.TOO_MANY_CLIENTS)
             if self.admission.refused == 1:  # One line for an episode.
                 log.warning("clients_refused", clients=len(self.connections), detail=TOO_MANY)
             return RefusedSide()
-        return ClientSide(ClientConnection(ConnectionId(next(self._ids)), broker_id, self))
+        certificates = self._certificates.get(listener.name)
+        if certificates is None:
+            return self._admit(listener.name, broker_id, None)
+        return Handshake(
+            certificates,
+            self.handshakes,
+            self.tasks,
+            partial(self._admit, listener.name),
+            broker_id=broker_id,
+            names=listener.server_names,
+            knows=lambda virtual: virtual in self.listening.addresses(listener.name),
+        )
+
+    def _admit(self, listener: str, broker_id: int | None, tls: TlsFacts | None) -> ClientSide:
+        connection = ClientConnection(
+            ConnectionId(next(self._ids)), broker_id, self, listener=listener, tls=tls
+        )
+        return ClientSide(connection)
 
     def _find(self, connection_id: int) -> ClientConnection | None:
         return self.connections.get(ConnectionId(connection_id))
@@ -353,3 +315,11 @@ class Server:
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def _certificates(listener: ListenerSettings) -> Certificates:
+    assert listener.tls is not None
+    try:
+        return Certificates(listener.name, listener.tls)
+    except UnusableFiles as unusable:
+        raise UnusableFiles(f"{listener.option}.tls: {unusable}") from unusable

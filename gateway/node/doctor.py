@@ -229,17 +229,21 @@ def _embedded(directory: Path) -> Finding:
 async def _ports(config: Config, brokers: list[int] | None) -> list[Finding]:
     """`brokers`: their ids; None: not known."""
     listen, admin = config.listen, config.admin
-    ports = {"listen.bootstrap_port": listen.bootstrap_port, "admin.port": admin.port}
-    ports |= {f"listen.port_base + {it}": listen.port_base + it for it in brokers or ()}
-    refused = dict(_refused(config, ports))
+    places = {"admin.port": (admin.host, admin.port)}
+    for listener in listen.all():
+        option = f"listen.{listener.name}" if listen.listeners else "listen"
+        places[f"{option}.bootstrap_port"] = (listener.host, listener.bootstrap_port)
+        for it in () if listener.sni is not None else brokers or ():
+            places[f"{option}.port_base + {it}"] = (listener.host, listener.port_base + it)
+    refused = dict(_refused(places))
+    ports = {option: port for option, (_, port) in places.items()}
     node_listens = bool(refused) and await _node_listens(admin)
     known = brokers is not None
     return list(of_ports(ports, refused, node_listens=node_listens, brokers_known=known))
 
 
-def _refused(config: Config, ports: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    for option, port in ports.items():
-        host = config.admin.host if option == "admin.port" else config.listen.host
+def _refused(places: Mapping[str, tuple[str, int]]) -> Iterator[tuple[str, str]]:
+    for option, (host, port) in places.items():
         try:
             listening_socket(host, port, option).close()
         except CannotListen as error:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
+
 from gateway.config.file import Config, ConfigError
+from gateway.config.listen import ListenerSection, ListenSection
+from gateway.config.tls import ClientAuth, ListenerTls, ServerTls, TlsVersion
 from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.rewrite import Address as ShownAddress
-from gateway.listen.server import ServerSettings
+from gateway.core.tls.server_names import ServerNames
+from gateway.listen.settings import ListenerSettings, ServerSettings, TlsFiles
 from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
 
 
@@ -52,14 +58,56 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         raise ConfigError(f"upstream.tls: {what}: {error}") from error
     return ServerSettings(
         bootstrap_servers=tuple(ShownAddress(a.host, a.port) for a in upstream.bootstrap()),
-        host=listen.host,
-        advertised_host=listen.advertised_host,
-        bootstrap_port=listen.bootstrap_port,
+        listeners=tuple(_listener(it, option) for it, option in _named(listen)),
         bootstrap_shared=listen.bootstrap_shared,
-        port_base=listen.port_base,
         port_step=listen.port_step,
         slots=upstream.slots,
         frame_bytes_max=listen.frame_bytes_max,
         upstream_ssl=upstream_ssl,
         upstream_sasl=upstream.sasl is not None,
+    )
+
+
+def _named(listen: ListenSection) -> Iterator[tuple[ListenerSection, str]]:
+    """Each listener, with its place in keyway.yaml."""
+    if not listen.listeners:
+        yield listen, "listen"
+    for at, listener in enumerate(listen.listeners):
+        yield listener, f"listen.listeners.{at}"
+
+
+def _listener(section: ListenerSection, option: str) -> ListenerSettings:
+    sni = section.sni
+    return ListenerSettings(
+        name=section.name,
+        host=section.host,
+        advertised_host=section.advertised_host,
+        bootstrap_port=section.bootstrap_port,
+        port_base=section.port_base,
+        tls=None if section.tls is None else tls_files(section.tls),
+        server_names=None if sni is None else ServerNames(sni.bootstrap, sni.broker),
+        advertised_port=None if sni is None else sni.advertised_port,
+        option=option,
+    )
+
+
+_CLIENT_AUTH = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+_VERSIONS = {TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.V1_3: ssl.TLSVersion.TLSv1_3}
+
+
+def tls_files(section: ServerTls) -> TlsFiles:
+    of_clients = section if isinstance(section, ListenerTls) else None
+    return TlsFiles(
+        cert_file=section.cert_file,
+        key_file=section.key_file,
+        key_password=None
+        if section.key_password is None
+        else section.key_password.get_secret_value(),
+        client_ca_file=None if of_clients is None else of_clients.client_ca_file,
+        client_auth=ssl.CERT_NONE if of_clients is None else _CLIENT_AUTH[of_clients.client_auth],
+        version_min=_VERSIONS[section.version_min],
     )

@@ -39,12 +39,12 @@ Command = Callable[[int, str | None], Sequence[str]]  # of a worker; its number,
 def run_workers(config: Config, count: int, command: Command) -> None:
     """Serves until SIGTERM, SIGINT or SIGHUP. Raises StartError, ConfigError."""
     check(config, count)
-    section = config.listen
     try:
-        # Taken by a stranger who shares it, too, it would seem to be free.
-        listening_socket(
-            section.host, section.bootstrap_port, "listen.host, listen.bootstrap_port"
-        ).close()
+        for it in config.listen.all():
+            # Taken by a stranger who shares it, too, it would seem to be free.
+            listening_socket(
+                it.host, it.bootstrap_port, "listen.host, listen.bootstrap_port"
+            ).close()
         with running_redis(config.state) as redis:
             url = None if redis.watch is None else redis.url
             workers = Workers([command(number, url) for number in range(count)])

@@ -15,8 +15,10 @@ from redis.asyncio import Redis
 from gateway.config.file import Config
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
+from gateway.core.routing.ownership import Endpoints
 from gateway.core.wire.schema import Message
 from gateway.listen.build import ListenRoom
+from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
 from gateway.routing.metrics import ADOPTED, NodesCollector
@@ -27,7 +29,7 @@ from gateway.upstream.build import UpstreamRoom
 
 log = structlog.get_logger("keyway.nodes")
 
-_FORMAT = "2"  # of what nodes tell each other
+_FORMAT = "3"  # of what nodes tell each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,12 @@ def build(
     owners = SharedOwners(
         node_id,
         SharedTable(redis, secrets.token_hex(8)),
-        serves=lambda: dict(listen.server.addresses),
+        serves=lambda: endpoints_of(listen.server.listening),
         agreed=lambda: {
             "upstream cluster": str(upstream.cluster.topology.cluster_id),
             "format": _FORMAT,
             "listen.slots_per_broker": str(config.listen.slots_per_broker),
+            "names of listeners": ", ".join(sorted(it.name for it in config.listen.all())),
         },
         facts=lambda: {**facts, ADOPTED: adoption.lowest()},
     )
@@ -71,8 +74,7 @@ def build(
     listen.server.on_disconnect(adoption.closed)
 
     def show() -> None:
-        found = {broker: Address(*at) for broker, at in owners.endpoints().items()}
-        listen.server.show_elsewhere(found)
+        listen.server.listening.show_elsewhere(by_listener(owners.endpoints()))
 
     owners.on_change(show)
 
@@ -101,6 +103,26 @@ def build(
         start=owners.enter,
         background=(owners.run, topics.run),
     )
+
+
+def endpoints_of(listening: Listening) -> dict[int, dict[str, tuple[str, int]]]:
+    """The virtual brokers that every listener has an address for."""
+    addresses = {name: it.addresses for name, it in listening.all.items()}
+    served = set.intersection(*(set(it) for it in addresses.values())) if addresses else set()
+    return {
+        broker: {
+            name: (known[broker].host, known[broker].port) for name, known in addresses.items()
+        }
+        for broker in sorted(served)
+    }
+
+
+def by_listener(endpoints: Mapping[int, Endpoints]) -> dict[str, dict[int, Address]]:
+    found: dict[str, dict[int, Address]] = {}
+    for broker, addresses in endpoints.items():
+        for name, at in addresses.items():
+            found.setdefault(name, {})[broker] = Address(*at)
+    return found
 
 
 def joining(room: RoutingRoom) -> list[Part[None]]:

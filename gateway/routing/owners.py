@@ -15,7 +15,7 @@ import structlog
 
 from gateway.core.routing.orders import drained, placed, undrained
 from gateway.core.routing.ownership import (
-    Endpoint,
+    Endpoints,
     Node,
     Routing,
     Standing,
@@ -62,7 +62,7 @@ class Owners(Protocol):
         """
         ...
 
-    def endpoints(self) -> Mapping[int, Endpoint]:
+    def endpoints(self) -> Mapping[int, Endpoints]:
         """Where clients find the owners; of a node that stands alone: nothing else than itself."""
         ...
 
@@ -101,7 +101,7 @@ class Alone:
     def certain(self) -> bool:
         return True
 
-    def endpoints(self) -> Mapping[int, Endpoint]:
+    def endpoints(self) -> Mapping[int, Endpoints]:
         return {}
 
     def on_change(self, callback: Callable[[], None]) -> None: ...
@@ -126,7 +126,7 @@ class SharedOwners:
         node_id: str,
         table: SharedTable,
         *,
-        serves: Callable[[], Mapping[int, Endpoint]],
+        serves: Callable[[], Mapping[int, Endpoints]],
         agreed: Callable[[], Mapping[str, str]],
         facts: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -142,7 +142,7 @@ class SharedOwners:
         self._agreed = agreed
         self._facts = facts
         self._live: dict[str, Node] = {}
-        self._endpoints: dict[int, Endpoint] = {}
+        self._endpoints: dict[int, Endpoints] = {}
         self._joined = False
         self._leaving = False
         self._certain_until_s = 0.0  # the others count this node as alive for longer
@@ -169,7 +169,7 @@ class SharedOwners:
     def certain(self) -> bool:
         return asyncio.get_running_loop().time() < self._certain_until_s
 
-    def endpoints(self) -> Mapping[int, Endpoint]:
+    def endpoints(self) -> Mapping[int, Endpoints]:
         return self._endpoints
 
     def on_change(self, callback: Callable[[], None]) -> None:

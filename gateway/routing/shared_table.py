@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.core.routing.ownership import Node, Routing
+from gateway.core.routing.ownership import Endpoint, Node, Routing
 from gateway.routing.limits import BEAT_S_MAX, GONE_SHOWN_MS, SESSION_MS
 
 KEY = "keyway:routing"
@@ -59,7 +59,7 @@ class SharedTable:
     async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
         """Shows this node, and reads all. Raises NodeTaken, RoutingUnavailable."""
         description = {
-            "serves": {str(broker): list(at) for broker, at in node.serves.items()},
+            "serves": {str(broker): dict(at) for broker, at in node.serves.items()},
             "leaving": node.leaving,
             "agreed": dict(agreed),
             "facts": dict(facts),
@@ -147,10 +147,17 @@ def _row(name: bytes, row: bytes, now_us: int) -> NodeRow:
     return NodeRow(
         node=Node(
             id=name.removeprefix(_NODE).decode(),
-            serves={int(broker): (str(at[0]), int(at[1])) for broker, at in said["serves"].items()},
+            serves={int(broker): _endpoints(at) for broker, at in said["serves"].items()},
             leaving=bool(said["leaving"]),
         ),
         alive_ms=(int(alive_until) - now_us) // 1000,
         agreed={str(key): str(value) for key, value in said["agreed"].items()},
         facts=said["facts"],
     )
+
+
+def _endpoints(said: Any) -> dict[str, Endpoint]:  # noqa: ANN401
+    """A node of an earlier format says one address. It is not used: `agreed` differs, too."""
+    if not isinstance(said, dict):
+        return {}
+    return {str(name): (str(at[0]), int(at[1])) for name, at in said.items()}

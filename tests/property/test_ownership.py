@@ -66,7 +66,11 @@ def test_every_history_of_nodes_comes_to_rest(
     routing = Routing()
     for lives, leaves, drained, placed in history:
         live = {
-            name: Node(id=name, serves={it: (name, it) for it in BROKERS}, leaving=name in leaves)
+            name: Node(
+                id=name,
+                serves={it: {"clients": (name, it)} for it in BROKERS},
+                leaving=name in leaves,
+            )
             for name in lives
         }
         routing = replace(routing, drained=drained, placed=placed)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import uvloop
@@ -16,6 +16,7 @@ from gateway.core.forwarding.rewrite import Address
 from gateway.core.wire.codec import decode_response
 from gateway.core.wire.frames import parse_response_header
 from gateway.listen.server import ConnectionId, Handler, Server, ServerSettings
+from gateway.listen.settings import ListenerSettings
 from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest
 from tests.rig.patience import patient_s
 
@@ -62,7 +63,7 @@ class Rig:
     async def close(self) -> None:
         for client in self.clients:
             client.writer.close()
-            with suppress(ConnectionError):
+            with suppress(OSError):  # of TLS, too: the alert that a test has seen
                 await client.writer.wait_closed()
 
 
@@ -87,9 +88,14 @@ class Client:
             return await self.reader.read()
 
 
+ANY_PORTS = ListenerSettings(bootstrap_port=0, port_base=0)
+_OF_LISTENER = {it.name for it in fields(ListenerSettings)}
+
+
 @asynccontextmanager
 async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) -> AsyncIterator[Rig]:
-    """One upstream broker, number 1."""
+    """One upstream broker, number 1. `settings`: of the server, or of its one listener."""
+    listener = {name: settings.pop(name) for name in _OF_LISTENER & settings.keys()}
     async with FakeBroker().running() as upstream:
         gone: list[ConnectionId] = []
         broker = Broker(1, upstream.host, upstream.port)
@@ -98,8 +104,7 @@ async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) ->
             ServerSettings(
                 **{
                     "bootstrap_servers": (address,),
-                    "bootstrap_port": 0,
-                    "port_base": 0,
+                    "listeners": (replace(ANY_PORTS, **listener),),
                     "drain_s": 1.0,
                     **settings,
                 }

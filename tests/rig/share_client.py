@@ -44,6 +44,7 @@ class ScriptedConnection:
 
     id: int
     broker_id: int | None = 1
+    listener: str = "clients"
     facts: ConnectionFacts = field(default_factory=lambda: ConnectionFacts(host="10.0.0.1"))
     group_denied: bool = False
     denied: set[str] = field(default_factory=set)  # topics
@@ -105,7 +106,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
     return ShareServices(
         settings=node.settings,
         topology=lambda: node.topology,
-        advertised=lambda: {1: ("keyway", 9201), 2: ("keyway", 9202)},
+        advertised=lambda _: {1: ("keyway", 9201), 2: ("keyway", 9202)},
         refresh=refresh,
         groups=node.groups,
         windows=node.windows.table,

@@ -79,9 +79,16 @@ def read(response: Rewrite) -> Shown:
     return Shown(key, version, header.correlation_id, message, _brokers(key, version, message))
 
 
-def write(shown: Shown, addresses: Addresses, rules: Rules, asked: int | None = None) -> bytes:
+def write(
+    shown: Shown,
+    addresses: Addresses,
+    rules: Rules,
+    asked: int | None = None,
+    *,
+    secure: bool = False,
+) -> bytes:
     """The frame for the client, with its size prefix. Changes the message of `shown`. `asked`: the
-    virtual broker; None: the bootstrap port.
+    virtual broker; None: the bootstrap port. `secure`: the client speaks TLS.
     """
     message, slots = shown.message, rules.slots
     if shown.api_key == ApiKey.API_VERSIONS:
@@ -98,7 +105,8 @@ def write(shown: Shown, addresses: Addresses, rules: Rules, asked: int | None = 
     elif shown.api_key == ApiKey.DESCRIBE_CONFIGS:
         if asked is not None and slots.is_extra(asked):
             named_for_client(message["Results"], {str(slots.upstream(asked)): str(asked)})
-        _move_configs(message, addresses, rules)
+        protocol = ("SASL_" if rules.sasl else "") + ("SSL" if secure else "PLAINTEXT")
+        _move_configs(message, addresses, protocol)
     else:
         assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
         message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses, slots)
@@ -220,13 +228,13 @@ def _move_listeners(nodes: list[Message], addresses: Addresses) -> None:
             listener["Host"], listener["Port"] = address
 
 
-def _move_configs(message: Message, addresses: Addresses, rules: Rules) -> None:
+def _move_configs(message: Message, addresses: Addresses, protocol: str) -> None:
     for resource in message["Results"]:
         if resource["ResourceType"] == _BROKER_RESOURCE:
-            _move_configs_of(resource, addresses, rules)
+            _move_configs_of(resource, addresses, protocol)
 
 
-def _move_configs_of(broker: Message, addresses: Addresses, rules: Rules) -> None:
+def _move_configs_of(broker: Message, addresses: Addresses, protocol: str) -> None:
     """What cannot be moved is hidden as Kafka hides a password: without its value."""
     name = broker["ResourceName"]
     address = next((it for number, it in addresses.items() if str(number) == name), None)
@@ -236,7 +244,6 @@ def _move_configs_of(broker: Message, addresses: Addresses, rules: Rules) -> Non
         listener = None
         if address is not None and config["Name"] in _LISTENER_CONFIGS:
             host = f"[{address.host}]" if ":" in address.host else address.host
-            protocol = "SASL_PLAINTEXT" if rules.sasl else "PLAINTEXT"
             listener = f"{protocol}://{host}:{address.port}"
         else:
             config["IsSensitive"] = True

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 Endpoint = tuple[str, int]  # host and port, as clients are told
+Endpoints = Mapping[str, Endpoint]  # by listener: clients are told that of the one they came to
 
 
 class Standing(Enum):
@@ -35,7 +36,7 @@ class Node:
     """A live node, as it describes itself. It can own the virtual brokers that it serves."""
 
     id: str
-    serves: Mapping[int, Endpoint] = field(default_factory=dict)  # by virtual broker
+    serves: Mapping[int, Endpoints] = field(default_factory=dict)  # by virtual broker
     leaving: bool = False
 
 
@@ -169,11 +170,11 @@ def _levelling(
     return None
 
 
-def endpoints(routing: Routing, live: Mapping[str, Node]) -> dict[int, Endpoint]:
+def endpoints(routing: Routing, live: Mapping[str, Node]) -> dict[int, Endpoints]:
     """Where clients find the owner of each virtual broker. One whose owner is not known to live is
     left out.
     """
-    found: dict[int, Endpoint] = {}
+    found: dict[int, Endpoints] = {}
     for broker, name in routing.owners.items():
         node = live.get(name)
         if node is not None and broker in node.serves:

@@ -46,7 +46,11 @@ def on_redis(server: EmbeddedRedis) -> Callable[[Work], None]:
 def test_what_one_node_says_another_reads(on_redis: Callable[[Work], None]) -> None:
     async def work(redis: Redis) -> None:
         a, b = SharedTable(redis, "1"), SharedTable(redis, "2")
-        node = Node(id="a", serves={1: ("a.example", 9201)}, leaving=True)
+        node = Node(
+            id="a",
+            serves={1: {"clients": ("a.example", 9201), "tls": ("a.example", 9301)}},
+            leaving=True,
+        )
         await a.beat(node, {"format": "1"}, {"admin": "x:1"})
         view = await b.beat(Node(id="b"), {}, {})
         rows = {row.node.id: row for row in view.rows}

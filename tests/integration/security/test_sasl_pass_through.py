@@ -21,6 +21,7 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.server import Server, ServerSettings
 from tests.rig.kafka import create_topic
+from tests.rig.loopback import ANY_PORTS
 from tests.rig.patience import patient_s
 from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 
@@ -42,8 +43,7 @@ def front(secure: SecureKafka) -> Iterator[str]:
     host, port = secure.secure_servers.split(":")
     settings = ServerSettings(
         bootstrap_servers=(Address(host, int(port)),),
-        bootstrap_port=0,
-        port_base=0,
+        listeners=(ANY_PORTS,),
         drain_s=1.0,
         upstream_ssl=ssl.create_default_context(cafile=str(secure.certificate)),
     )

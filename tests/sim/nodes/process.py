@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tests.sim.nodes.world import World
 
 PORT = 9000  # + the number of the virtual broker
+LISTENER = "clients"
 
 
 class Cluster:
@@ -106,8 +107,17 @@ class Server:
         self._on_disconnect: list[Callable[[int], None]] = []
         self._on_drain: list[Callable[[], None]] = []
 
-    def show_elsewhere(self, found: dict[int, Address]) -> None:
-        self.elsewhere = found
+    @property
+    def listening(self) -> Server:
+        """Of one listener."""
+        return self
+
+    @property
+    def all(self) -> dict[str, Server]:
+        return {LISTENER: self}
+
+    def show_elsewhere(self, found: dict[str, dict[int, Address]]) -> None:
+        self.elsewhere = found.get(LISTENER, {})
 
     @property
     def shown(self) -> dict[int, Address]:
@@ -316,7 +326,7 @@ class Process:
         return ShareServices(
             settings=members.settings,
             topology=lambda: self.cluster.topology,
-            advertised=lambda: dict(self.server.shown),
+            advertised=lambda _: dict(self.server.shown),
             refresh=self.cluster.refresh,
             groups=members.groups,
             windows=windows.windows.table,

@@ -18,7 +18,7 @@ from tests.rig.virtual_time import now_ms
 
 def connected(server: Server, number: int, broker: int | None) -> ClientConnection:
     """A connection that has asked for ApiVersions, as `client-NUMBER`, and has no answer yet."""
-    connection = ClientConnection(ConnectionId(number), broker, server)
+    connection = ClientConnection(ConnectionId(number), broker, server, listener="clients")
     connection.facts.host, connection.facts.port = f"10.0.0.{number}", 1_000 + number
     server.opened(connection)
     connection.facts.received(request_frame(ApiKey.API_VERSIONS, 0, 1, f"client-{number}", b""))

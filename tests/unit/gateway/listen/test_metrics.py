@@ -12,7 +12,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
-from gateway.listen.server import ConnectionId, Server, ServerSettings
+from gateway.listen.server import ClientConnection, ConnectionId, Server, ServerSettings
 from tests.rig.wire_frames import response
 
 
@@ -90,7 +90,8 @@ def test_topics_of_metadata_answers_have_bytes_of_their_own() -> None:
     for version in (9, 13):
         named = known if version == 13 else [{"Name": "old"}]
         answer = response(ApiKey.METADATA, version, {"Topics": named})
-        server.rewritten(Rewrite(ApiKey.METADATA, version, answer[4:]), None, ConnectionId(1))
+        client = ClientConnection(ConnectionId(1), None, server, listener="clients")
+        server.rewritten(Rewrite(ApiKey.METADATA, version, answer[4:]), client)
     topics = server.counters.apis.topics
     assert list(topics.by_name) == [b"old", b"orders"]
     metrics = TopicTrafficCollector(topics)

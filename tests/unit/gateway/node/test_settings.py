@@ -43,8 +43,9 @@ def test_the_client_side() -> None:
     chosen = config(listen=listen, upstream={"bootstrap_servers": "a:1,[::1]:2"})
     settings = server_settings(chosen, upstream_settings(chosen))
     assert [tuple(address) for address in settings.bootstrap_servers] == [("a", 1), ("::1", 2)]
-    assert (settings.host, settings.advertised_host) == ("0.0.0.0", "keyway")
-    assert (settings.bootstrap_port, settings.port_base) == (1, 2)
+    (listener,) = settings.listeners
+    assert (listener.host, listener.advertised_host) == ("0.0.0.0", "keyway")
+    assert (listener.bootstrap_port, listener.port_base) == (1, 2)
     assert settings.upstream_ssl is None
 
 

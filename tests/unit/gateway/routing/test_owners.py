@@ -97,7 +97,7 @@ async def started(
     owners = SharedOwners(
         name,
         TableInMemory(shared, incarnation or name),
-        serves=lambda: {1: (name, 1), 2: (name, 2)},
+        serves=lambda: {it: {"clients": (name, it)} for it in (1, 2)},
         agreed=lambda: {"upstream cluster": cluster},
         facts=dict,
     )
@@ -133,7 +133,8 @@ def test_a_node_that_joins_gets_its_part_once_the_owner_has_let_go() -> None:
         b = await started(shared, "b")
         await asyncio.sleep(MOVED_S)
         assert (a.owned(), b.owned(), a.let_go) == ([1], [2], [frozenset({2})])
-        assert a.owners.endpoints() == b.owners.endpoints() == {1: ("a", 1), 2: ("b", 2)}
+        assert a.owners.endpoints() == b.owners.endpoints()
+        assert a.owners.endpoints() == {1: {"clients": ("a", 1)}, 2: {"clients": ("b", 2)}}
 
     story(tell)
 
@@ -145,7 +146,7 @@ def test_a_node_that_leaves_is_followed_before_it_is_gone() -> None:
         await b.owners.leave()
         assert b.let_go == [frozenset({2})]
         assert shared.routing.owners == {1: "a", 2: "a"}, "at once, not after a beat of others"
-        assert b.owners.endpoints()[2] == ("a", 2), "its clients are sent there"
+        assert b.owners.endpoints()[2] == {"clients": ("a", 2)}, "its clients are sent there"
         await asyncio.sleep(MOVED_S)
         assert a.owned() == [1, 2]
 

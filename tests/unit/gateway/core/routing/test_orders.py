@@ -17,7 +17,8 @@ from gateway.core.routing.ownership import Node, Routing
 
 
 def node(name: str, *brokers: int, leaving: bool = False) -> Node:
-    return Node(id=name, serves=dict.fromkeys(brokers, (name, 1)), leaving=leaving)
+    serves = {it: {"clients": (name, 1)} for it in brokers}
+    return Node(id=name, serves=serves, leaving=leaving)
 
 
 def alive(*nodes: Node) -> dict[str, Node]:

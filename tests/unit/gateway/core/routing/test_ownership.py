@@ -18,7 +18,7 @@ from gateway.core.routing.ownership import (
 
 
 def node(name: str, *brokers: int, leaving: bool = False) -> Node:
-    serves = {broker: (f"{name}.example", 9200 + broker) for broker in brokers}
+    serves = {broker: {"clients": (f"{name}.example", 9200 + broker)} for broker in brokers}
     return Node(id=name, serves=serves, leaving=leaving)
 
 
@@ -101,7 +101,7 @@ def test_a_broker_that_nobody_listens_for_any_more_has_no_owner() -> None:
 
 def test_clients_are_shown_the_owners_that_live() -> None:
     shown = endpoints(SPLIT, alive(A))
-    assert shown == {1: ("a.example", 9201), 3: ("a.example", 9203)}
+    assert shown == {it: {"clients": ("a.example", 9200 + it)} for it in (1, 3)}
 
 
 def test_a_drained_node_gives_up_all_and_gets_nothing() -> None:

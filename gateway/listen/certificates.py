@@ -1,0 +1,164 @@
+"""The certificates of one port, read from their files and read again when these change.
+
+A new context replaces the one before: handshakes under way end with the old certificate, later ones
+have the new one, and open connections stay. Files that cannot be used change nothing; the reason is
+told until they can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from gateway.core.tls.certificates import expires_s, pem_blocks
+from gateway.listen.limits import CERTIFICATES_LOOK_S
+from gateway.listen.settings import TlsFiles
+from gateway.listen.tls_context import AskedContext, server_context
+
+log = structlog.get_logger("keyway.tls")
+
+
+class UnusableFiles(Exception):
+    """One line with the files that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring:
+    """A certificate of one of the files."""
+
+    file: Path
+    position: int  # in its file; the first of cert_file is the port's own
+    expires_s: int  # seconds since the epoch
+
+
+class Certificates:
+    """`port` names the listener in logs, metrics and REST. Raises UnusableFiles."""
+
+    def __init__(self, port: str, files: TlsFiles) -> None:
+        self.port = port
+        self.files = files
+        self.problem: str | None = None  # why the files as they are now are not in use
+        self._state = _state_of(files)
+        self.context, self.expiring = _load(files)
+
+    def changed(self) -> bool:
+        """Since the last look; or what is there is not in use, and may be by now."""
+        state = _state_of(self.files)
+        same, self._state = state == self._state, state
+        return not same or self.problem is not None
+
+    def reload(self) -> bool:
+        """False: the files cannot be used, and all is as it was."""
+        self._state = _state_of(self.files)
+        before = self.problem
+        try:
+            self.context, self.expiring = _load(self.files)
+        except UnusableFiles as unusable:
+            self.problem = str(unusable)
+            if self.problem != before:
+                log.error("certificates_not_reloaded", listener=self.port, detail=self.problem)
+            return False
+        self.problem = None
+        expires = min(it.expires_s for it in self.expiring)
+        log.info("certificates_reloaded", listener=self.port, first_expires_s=expires)
+        return True
+
+
+class AllCertificates:
+    """Those of every port of the node."""
+
+    def __init__(self) -> None:
+        self.ports: list[Certificates] = []
+        self.reloads = 0
+        self.reloads_failed = 0
+
+    def add(self, certificates: Certificates) -> None:
+        self.ports.append(certificates)
+
+    def reload(self) -> Sequence[tuple[Certificates, bool]]:
+        """Each port, and whether its files could be used."""
+        return [(it, self._reload(it)) for it in self.ports]
+
+    def look(self) -> None:
+        for it in self.ports:
+            if it.changed():
+                self._reload(it)
+
+    async def look_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATES_LOOK_S)
+            self.look()
+
+    def _reload(self, certificates: Certificates) -> bool:
+        known = certificates.problem
+        done = certificates.reload()
+        if done:
+            self.reloads += 1
+        elif certificates.problem != known:
+            self.reloads_failed += 1
+        return done
+
+
+def _load(files: TlsFiles) -> tuple[AskedContext, tuple[Expiring, ...]]:
+    context = server_context()
+    context.minimum_version = files.version_min
+    context.verify_mode = files.client_auth
+    what = "key_file" if files.key_file is not None else "cert_file"
+    try:
+        # Never None: a key that is encrypted would be asked for at the terminal.
+        context.load_cert_chain(files.cert_file, files.key_file, files.key_password or "")
+        if files.client_ca_file is not None:
+            what = "client_ca_file"
+            context.load_verify_locations(files.client_ca_file)
+        what = "cert_file"
+        expiring = tuple(_expiring(files))
+    except ssl.SSLError as error:
+        raise UnusableFiles(_unusable(files, what, error)) from error
+    except (OSError, ValueError) as error:
+        raise UnusableFiles(f"{_named(files)}: {error}") from error
+    return context, expiring
+
+
+def _unusable(files: TlsFiles, what: str, error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{_named(files)}: the key is not that of the certificate"
+    if what == "client_ca_file":
+        return f"client_ca_file {files.client_ca_file}: no PEM certificate: {error}"
+    return (
+        f"{_named(files)}: no PEM certificate and key, or the key has another key_password: {error}"
+    )
+
+
+def _named(files: TlsFiles) -> str:
+    key = "" if files.key_file is None else f", key_file {files.key_file}"
+    return f"cert_file {files.cert_file}{key}"
+
+
+def _expiring(files: TlsFiles) -> list[Expiring]:
+    """Raises OSError, ValueError."""
+    found = []
+    for path in (files.cert_file, files.client_ca_file):
+        if path is None:
+            continue
+        blocks = pem_blocks(path.read_text(encoding="ascii", errors="replace"))
+        ends = [expires_s(ssl.PEM_cert_to_DER_cert(block)) for block in blocks]
+        found += [Expiring(path, position, end) for position, end in enumerate(ends)]
+    return found
+
+
+def _state_of(files: TlsFiles) -> tuple[object, ...]:
+    return tuple(_stat(path) for path in files.paths())
+
+
+def _stat(path: Path) -> object:
+    """Behind symbolic links: Kubernetes changes the files of a secret by one of these."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return error.errno
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev

@@ -1,0 +1,60 @@
+"""Settings of the server and of its listeners."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.core.cluster.slots import ONE_SLOT, Slots
+from gateway.core.forwarding.rewrite import Address
+from gateway.core.limits import FRAME_BYTES_MAX
+from gateway.core.tls.server_names import ServerNames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The PEM files of one port with TLS. A repr shows no secrets."""
+
+    cert_file: Path
+    key_file: Path | None = None  # None: in cert_file
+    key_password: str | None = field(default=None, repr=False)
+    client_ca_file: Path | None = None
+    client_auth: ssl.VerifyMode = ssl.CERT_NONE
+    version_min: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+    def paths(self) -> tuple[Path, ...]:
+        given = (self.cert_file, self.key_file, self.client_ca_file)
+        return tuple(path for path in given if path is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """Port 0 means any free one; port_base 0 likewise. With `server_names`, `bootstrap_port` is the
+    only port.
+    """
+
+    name: str = "clients"
+    host: str = "127.0.0.1"
+    advertised_host: str | None = None  # None: host
+    bootstrap_port: int = 9192
+    port_base: int = 9200  # virtual broker n listens on port_base + n
+    tls: TlsFiles | None = None
+    server_names: ServerNames | None = None
+    advertised_port: int | None = None  # of the server names; None: bootstrap_port
+    option: str = "listen"  # its place in keyway.yaml, for messages
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """`bootstrap_servers` are upstream's. The first listener is the one that REST names."""
+
+    bootstrap_servers: tuple[Address, ...]
+    listeners: tuple[ListenerSettings, ...] = (ListenerSettings(),)
+    bootstrap_shared: bool = False  # with other nodes on this machine
+    port_step: int = 1_000  # from one slot of a broker to its next
+    slots: Slots = ONE_SLOT
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    drain_s: float = 5.0  # at stop, for requests that are not answered yet
+    upstream_ssl: ssl.SSLContext | None = None
+    upstream_sasl: bool = False  # it serves only clients that have authenticated

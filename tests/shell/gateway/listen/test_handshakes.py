@@ -1,0 +1,330 @@
+"""Listeners with TLS on real sockets: who gets in, who does not, and who is not disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.core.tls.server_names import ServerNames
+from gateway.core.wire.apis import ApiKey
+from gateway.listen import handshakes
+from gateway.listen.handshakes import HandshakeFault
+from gateway.listen.limits import HANDSHAKES_MAX
+from gateway.listen.settings import ListenerSettings, TlsFiles
+from tests.rig.certificates import Authority, Issued
+from tests.rig.loopback import Client, Rig, answers, body_of, rig, run, until
+from tests.rig.wire_frames import request, response
+
+HEARTBEAT = int(ApiKey.HEARTBEAT)
+METADATA = int(ApiKey.METADATA)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def own(authority: Authority) -> Issued:
+    return authority.issue("gateway", alternatives="DNS:localhost,DNS:*.kafka.example,IP:127.0.0.1")
+
+
+def files(own: Issued, **more: Any) -> TlsFiles:
+    return TlsFiles(cert_file=own.cert_file, key_file=own.key_file, **more)
+
+
+async def tls_client(
+    it: Rig, context: ssl.SSLContext, *, name: str = "localhost", listener: str | None = None
+) -> Client:
+    addresses = it.server.listening.addresses(listener)
+    port = addresses[1].port
+    client = Client(
+        *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+    )
+    it.clients.append(client)
+    return client
+
+
+def failures(logs: list[Any]) -> list[str]:
+    return [line["reason"] for line in logs if line["event"] == "tls_handshake_failed"]
+
+
+def test_a_request_over_tls(authority: Authority, own: Issued) -> None:
+    async def main() -> None:
+        async with rig(tls=files(own)) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(it, authority.trusting())
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            (connection,) = it.server.connections.values()
+            facts = connection.facts.tls
+            assert facts is not None
+            assert (facts.version, facts.peer, facts.server_name) == ("TLSv1.3", None, "localhost")
+            assert connection.facts.host == "127.0.0.1"
+
+    run(main())
+
+
+def test_who_the_client_is(authority: Authority, own: Issued) -> None:
+    mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_REQUIRED)
+    orders = authority.issue(
+        "orders",
+        subject="/C=DE/O=Shop, Ltd/CN=orders",
+        alternatives="DNS:orders.example,URI:spiffe://shop/orders,email:o@shop.example",
+    )
+
+    async def main() -> None:
+        async with rig(tls=mutual) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(it, authority.trusting(orders))
+            await client.ask(request(HEARTBEAT))
+            (connection,) = it.server.connections.values()
+            assert connection.facts.tls is not None
+            peer = connection.facts.tls.peer
+            assert peer is not None
+            assert peer.subject == "CN=orders,O=Shop\\, Ltd,C=DE", "as a principal of Kafka"
+            assert peer.dns_names == ("orders.example",)
+            assert peer.uris == ("spiffe://shop/orders",)
+            assert peer.emails == ("o@shop.example",)
+            assert peer.issuer == "CN=authority"
+            assert int(peer.serial, 16) > 0
+
+    run(main())
+
+
+def test_no_certificate_or_a_strangers(authority: Authority, own: Issued, tmp_path: Path) -> None:
+    mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_REQUIRED)
+    stranger = Authority(tmp_path, "strangers").issue("stranger")
+
+    async def main() -> None:
+        async with rig(tls=mutual) as it:
+            for shown, alert in ((None, "certificate required"), (stranger, "unknown ca")):
+                context = authority.trusting(shown)
+                client = await tls_client(it, context)  # TLS 1.3: the answer comes later
+                with pytest.raises(ssl.SSLError, match=alert):
+                    await client.reader.read(1)
+            counts = it.server.handshakes.counts["clients"]
+            assert counts.failed == {
+                HandshakeFault.NO_CERTIFICATE: 1,
+                HandshakeFault.NOT_TRUSTED: 1,
+            }
+            assert not it.server.connections
+
+    with capture_logs() as logs:
+        run(main())
+    assert failures(logs) == [
+        "the client showed no certificate",
+        "the client's certificate is not trusted",
+    ]
+
+
+def test_a_requested_certificate_may_be_missing(authority: Authority, own: Issued) -> None:
+    mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_OPTIONAL)
+
+    async def main() -> None:
+        async with rig(tls=mutual) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(it, authority.trusting())
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    run(main())
+
+
+def test_an_old_version_is_refused(authority: Authority, own: Issued) -> None:
+    newest = files(own, version_min=ssl.TLSVersion.TLSv1_3)
+
+    async def main() -> None:
+        async with rig(tls=newest) as it:
+            context = authority.trusting()
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with pytest.raises(ssl.SSLError, match="protocol version"):
+                await tls_client(it, context)
+
+    with capture_logs() as logs:
+        run(main())
+    assert failures(logs) == ["no TLS version or cipher in common"]
+
+
+def test_each_listener_shows_its_own_addresses(authority: Authority, own: Issued) -> None:
+    listeners = (
+        ListenerSettings(name="inside", bootstrap_port=0, port_base=0),
+        ListenerSettings(
+            name="outside",
+            advertised_host="localhost",
+            bootstrap_port=0,
+            port_base=0,
+            tls=files(own),
+        ),
+    )
+
+    async def main() -> None:
+        async with rig(listeners=listeners) as it:
+            broker = {"NodeId": 1, "Host": it.upstream.host, "Port": it.upstream.port}
+            it.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
+            plain = await it.client()
+            secure = await tls_client(it, authority.trusting(), listener="outside")
+            for client, name in ((plain, "inside"), (secure, "outside")):
+                frame = await client.ask(request(METADATA, 12))
+                (shown,) = body_of(frame, METADATA, 12)["Brokers"]
+                address = (shown["Host"], shown["Port"])
+                assert address == it.server.listening.addresses(name)[1]
+            assert it.server.listening.addresses("outside")[1].host == "localhost"
+
+    run(main())
+
+
+# ------------------------------------------------------------------------------------- server names
+
+
+NAMES = ServerNames("kafka.example", "broker-{id}.kafka.example")
+
+
+def test_one_port_and_a_name_for_each_broker(authority: Authority) -> None:
+    own = authority.issue("named", alternatives="DNS:kafka.example,DNS:*.kafka.example")
+
+    async def main() -> None:
+        async with rig(tls=files(own), server_names=NAMES) as it:
+            broker = {"NodeId": 1, "Host": it.upstream.host, "Port": it.upstream.port}
+            it.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
+            assert it.server.bootstrap is not None
+            port = it.server.bootstrap.port
+            assert it.server.addresses == {1: ("broker-1.kafka.example", port)}
+            for name, expected in (("kafka.example", None), ("BROKER-1.kafka.example", 1)):
+                client = await tls_client(it, authority.trusting(), name=name)
+                frame = await client.ask(request(METADATA, 12))
+                (shown,) = body_of(frame, METADATA, 12)["Brokers"]
+                assert (shown["Host"], shown["Port"]) == ("broker-1.kafka.example", port)
+                last = max(it.server.connections)
+                assert it.server.connections[last].broker_id == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "name", ["broker-2.kafka.example", "broker-01.kafka.example", "other.example", None]
+)
+def test_a_name_that_nothing_is_behind(authority: Authority, own: Issued, name: str | None) -> None:
+    async def main() -> None:
+        async with rig(tls=files(own), server_names=NAMES) as it:
+            assert it.server.bootstrap is not None
+            context = authority.trusting()
+            context.check_hostname = False
+            with pytest.raises(ssl.SSLError, match="unrecognized name"):
+                await asyncio.open_connection(
+                    "127.0.0.1", it.server.bootstrap.port, ssl=context, server_hostname=name or ""
+                )
+            assert not it.server.connections
+            await until(lambda: not it.server.handshakes.open)
+
+    with capture_logs() as logs:
+        run(main())
+    (line,) = [line for line in logs if line["event"] == "tls_handshake_failed"]
+    assert line["reason"] == "unknown server name"
+    assert (name or "no server name") in line["detail"]
+    assert line["client"].startswith("127.0.0.1:")
+
+
+# --------------------------------------------------------------------------------- clients' faults
+
+
+def test_plain_bytes_on_a_tls_port(authority: Authority, own: Issued) -> None:
+    """One line for all of them; a client with TLS is served meanwhile."""
+
+    async def main() -> None:
+        async with rig(tls=files(own)) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            port = it.server.addresses[1].port
+            for first in (request(ApiKey.API_VERSIONS, 3), b"GET / HTTP/1.1\r\n\r\n") * 10:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(first)
+                async with asyncio.timeout(60):
+                    while await reader.read(1_000):
+                        pass
+                writer.close()
+            client = await tls_client(it, authority.trusting())
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            assert it.server.handshakes.counts["clients"].failed == {HandshakeFault.PLAIN: 20}
+
+    with capture_logs() as logs:
+        run(main())
+    assert failures(logs) == ["plain bytes on a TLS port"]
+
+
+def test_tls_bytes_on_a_plain_port(authority: Authority) -> None:
+    async def main() -> None:
+        async with rig() as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            for _ in range(20):
+                with pytest.raises((ssl.SSLError, OSError)):
+                    await tls_client(it, authority.trusting())
+            client = await it.client()
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    with capture_logs() as logs:
+        run(main())
+    lines = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert lines == ["TLS bytes on a plain port"]
+
+
+def test_a_slow_handshake_is_given_up(
+    authority: Authority, own: Issued, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 0.2)
+
+    async def main() -> None:
+        async with rig(tls=files(own)) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            port = it.server.addresses[1].port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"\x16\x03\x01\x02")  # the rest never comes
+            async with asyncio.timeout(60):
+                assert await reader.read() == b""
+            writer.close()
+            client = await tls_client(it, authority.trusting())
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    with capture_logs() as logs:
+        run(main())
+    assert failures(logs) == ["not done in time"]
+
+
+@pytest.fixture
+def half_open() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_thousand_half_handshakes(
+    authority: Authority, own: Issued, half_open: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest go; whoever comes gets in at once."""
+    monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 3_600)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with rig(tls=files(own)) as it:
+            it.upstream.on_api(HEARTBEAT, answers({}))
+            before = await tls_client(it, authority.trusting())
+            for _ in range(1_000):
+                client = half_open.enter_context(socket.socket())
+                client.setblocking(False)
+                await loop.sock_connect(client, ("127.0.0.1", it.server.addresses[1].port))
+                await loop.sock_sendall(client, b"\x16\x03\x01\x02")
+            await until(lambda: it.server.handshakes.open == HANDSHAKES_MAX)
+            after = await tls_client(it, authority.trusting())
+            for client_ in (before, after):
+                assert await client_.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            failed = it.server.handshakes.counts["clients"].failed
+            assert failed == {HandshakeFault.TOO_MANY: 1_001 - HANDSHAKES_MAX}
+        assert it.server.handshakes.open == 0
+
+    with capture_logs() as logs:
+        run(main())
+    assert failures(logs) == [HandshakeFault.TOO_MANY.value, HandshakeFault.CUT_OFF.value]
