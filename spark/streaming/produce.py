@@ -260,6 +260,8 @@ class _Task:
             self.writer, position = found, found.position
         else:
             self.writer = self._new_writer()
+            if found is not None and found.failed is None:
+                self.writer.pace = found.pace  # another worker wrote since; the target is the same
             position = self._since(ANSWER_S)
         expected = writing.expected.get(self._place, 0)
         if position < expected:

@@ -174,11 +174,11 @@ def test_a_worker_keeps_its_producer_while_nobody_else_writes(
     monkeypatch: pytest.MonkeyPatch,
     kept: Kept,
 ) -> None:
-    opened: list[str] = []
+    opened: list[Writer] = []
 
     class Counted(Writer):
         def __post_init__(self) -> None:
-            opened.append(self.name)
+            opened.append(self)
             super().__post_init__()
 
     monkeypatch.setattr(produce, "Writer", Counted)
@@ -193,6 +193,7 @@ def test_a_worker_keeps_its_producer_while_nobody_else_writes(
     result = done(writing(to, 5), rows(to, [b"3", b"4"], 3))
     assert (len(opened), result["already"], result["copied"]) == (3, 1, 1)
     assert values(kafka, to) == [b"%d" % at for at in range(5)]
+    assert opened[2].pace is opened[0].pace, "what it has learnt of the target stays"
 
 
 def test_a_worker_whose_id_somebody_else_has_opened_writes_nothing(

@@ -12,12 +12,12 @@ B: Place = ("b-value", Version(1))
 GONE, DELETED, LIVE = Presence.GONE, Presence.DELETED, Presence.LIVE
 
 
-def after(*said: Presence | None, every_ms: int = 20_000) -> Absences:
-    """The answers about A, from time 0."""
+def after(*said: Presence | None, every_ms: int = 20_000, from_ms: int = 0) -> Absences:
+    """The answers about A, from `from_ms` on."""
     absences = Absences()
     absences.ask_for([A])
     for at, it in enumerate(said):
-        absences.answered(A, it, at * every_ms)
+        absences.answered(A, it, from_ms + at * every_ms)
     return absences
 
 
@@ -26,6 +26,8 @@ def test_four_answers_in_a_row_over_a_minute(presence: Presence) -> None:
     assert after(presence, presence, presence, every_ms=30_000).confirmed(60_000) == {}
     assert after(*[presence] * 4, every_ms=19_999).confirmed(60_000) == {}
     assert after(*[presence] * 4).confirmed(60_000) == {A: presence}
+    since_boot = after(*[presence] * 4, every_ms=19_999, from_ms=10**9)
+    assert since_boot.confirmed(10**9 + 60_000) == {}
 
 
 @pytest.mark.parametrize("between", [LIVE, DELETED, None])
@@ -40,7 +42,9 @@ def test_a_live_version_is_never_absent() -> None:
 
 
 def test_old_answers_say_nothing() -> None:
+    assert after(*[GONE] * 4).confirmed(60_000 + 120_000) == {A: GONE}
     assert after(*[GONE] * 4).confirmed(60_000 + 120_001) == {}
+    assert after(*[GONE] * 4, every_ms=120_000).confirmed(360_000) == {A: GONE}
     assert after(GONE, GONE, every_ms=120_001).confirmed(120_001) == {}
 
 
