@@ -27,6 +27,14 @@ _NO_ROUTE = frozenset({404, 405})
 # code is somebody else's: a proxy's, or of a registry that starts.
 _NO_VERSION = frozenset({40401, 40402, 40404, 40406})
 _NO_SETTING = frozenset({*_NO_VERSION, 40408, 40409})
+# All fields of a subject's config and mode.
+_SETTINGS = frozenset(
+    {
+        *("compatibilityLevel", "compatibility", "compatibilityGroup", "compatibilityPolicy"),
+        *("mode", "alias", "normalize", "validateFields", "validateNames", "validateRules"),
+        *("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet"),
+    }
+)
 
 
 async def nothing_to_ask() -> None:
@@ -203,7 +211,16 @@ class RestClient:
                 return None
             raise
         value = found.get(name) if isinstance(found, dict) else None
-        return value if isinstance(value, str) else None
+        if isinstance(value, str):
+            return value
+        # None of its own, but another setting, is what Confluent's registry may answer, and nothing
+        # at all Apicurio about a mode. All else is somebody else's, and no word about the setting.
+        if isinstance(found, dict) and found.keys() <= _SETTINGS and value is None:
+            return None
+        if found is None and route == "/mode":
+            return None
+        said = json.dumps(found)[:100]
+        raise AwayError(f"registry {self.url}: GET {path}: no answer of a registry: {said}")
 
     async def set_compatibility(self, subject: str, level: str | None) -> None:
         await self._set("/config", subject, None if level is None else {"compatibility": level})

@@ -167,6 +167,40 @@ def test_a_registry_that_answers_nonsense_is_away(nonsense: httpx.Response) -> N
         applied(Between(App(), change), Register(A))
 
 
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        *((it, b'{"status": "up"}') for it in ("/config", "/mode")),
+        *((it, b'{"mode": 7, "compatibilityLevel": 7}') for it in ("/config", "/mode")),
+        ("/config", b"[]"),
+        ("/config", b""),
+        ("/mode", b"7"),
+    ],
+)
+def test_another_s_answer_about_a_setting_is_not_its_absence(route: str, body: bytes) -> None:
+    """An ingress that answers 200: taken for a subject without a level, it would end the target's
+    level of that subject, too.
+    """
+
+    async def change(request: httpx.Request, answer: Answer) -> httpx.Response:
+        mine = request.url.path.startswith(route)
+        return httpx.Response(200, content=body) if mine else await answer(request)
+
+    client = RestClient(URL, Sent(Between(App(), change)))
+    ask = client.compatibility if route == "/config" else client.mode
+    with pytest.raises(AwayError, match="no answer of a registry"):
+        asyncio.run(ask("a-value"))
+
+
+@pytest.mark.parametrize("body", [{}, {"alias": "b-value"}, {"compatibilityLevel": None}])
+def test_a_subject_with_other_settings_has_no_level(body: dict[str, Any]) -> None:
+    async def change(_request: httpx.Request, _answer: Answer) -> httpx.Response:
+        return httpx.Response(200, json=body)
+
+    client = RestClient(URL, Sent(Between(App(), change)))
+    assert asyncio.run(client.compatibility("a-value")) is None
+
+
 def test_a_list_without_an_end_is_no_list() -> None:
     """A registry that ignores offset and limit answers the same again and again."""
     app = App()
