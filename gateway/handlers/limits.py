@@ -18,6 +18,9 @@ SESSION_PARTITIONS_MAX = 15_000
 TURN_PARTITIONS = 1_000
 TURN_RANGES = 10_000
 
+# Cut out before their lease leaves for the store: that takes less than a turn of the event loop.
+CUT_FIRST_RECORDS_MAX = 100
+
 # Records of one answer, even if a client asks for more: some 100,000 records. Three copies are held
 # while it is encoded, which takes a few ms. One record of any size is always sent.
 SHARE_FETCH_BYTES_MAX = 16 * 1024 * 1024

@@ -16,6 +16,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.handlers.limits import TURN_PARTITIONS
+from gateway.handlers.share_plan import plan_of
 from gateway.handlers.share_requests import (
     Acknowledgements,
     ShareServices,
@@ -42,10 +43,11 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
     connection = request.connection
     group, member_id = await authorise_group(services, connection, body)
     batches = ack_batches(body["Topics"])
-    denied = await denied_topics(services, connection, batches)
+    key = session_key(connection.broker_id, group, member_id)
+    plan = plan_of(services, connection, services.groups.sessions.find(key), body["Topics"])
+    denied = set() if plan else await denied_topics(services, connection, batches)
     # From here on a session that is closed here is closed for the dispatchers, too, whenever the
     # client hangs up.
-    key = session_key(connection.broker_id, group, member_id)
     epoch = body["ShareSessionEpoch"]
     if epoch == OPEN_EPOCH:
         raise InvalidSessionEpoch("A share session is opened by a fetch.")
@@ -69,15 +71,16 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
             allowed[partition] = acks
     acknowledgements = Acknowledgements(services, connection, session, body["IsRenewAck"])
     try:
-        await acknowledgements.ask(allowed)
+        await acknowledgements.ask(allowed, plan.windows if plan else {})
     finally:
         if closing:  # also here when the client hangs up meanwhile
             services.news.session_closed(session)
     answers = await acknowledgements.answers()
+    led_here = plan is not None and plan.holds(services, connection)
     for at, (partition, (error, message)) in enumerate(answers.items(), 1):
         if at % TURN_PARTITIONS == 0:
             await asyncio.sleep(0)
-        leader = locate(services, connection, group, partition).leader
+        leader = None if led_here else locate(services, connection, group, partition).leader
         misled = misled or leader is not None
         rows.append(
             (

@@ -14,6 +14,7 @@ implemented: MinBytes; the answer leaves with the first records there are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
@@ -42,6 +43,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.schema import Message
 from gateway.handlers.limits import (
+    CUT_FIRST_RECORDS_MAX,
     NO_ROOM_S,
     SESSION_PARTITIONS_MAX,
     SESSION_UNKNOWN_PARTITIONS_MAX,
@@ -49,9 +51,9 @@ from gateway.handlers.limits import (
     SHARE_FETCH_WAIT_MS_MAX,
     TURN_PARTITIONS,
 )
+from gateway.handlers.share_plan import SharePlan, plan_of
 from gateway.handlers.share_requests import (
     AckAnswer,
-    AckBatches,
     Acknowledgements,
     Located,
     ShareServices,
@@ -82,13 +84,19 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
         key = session_key(request.connection.broker_id, group, member_id)
         if body["ShareSessionEpoch"] == OPEN_EPOCH and not services.groups.member(group, member_id):
             await services.coordination.await_member(group, member_id)
-        denied = await denied_topics(services, request.connection, _named(services, key, body))
+        open_session = services.groups.sessions.find(key)
+        plan = plan_of(services, request.connection, open_session, body["Topics"])
+        denied: set[str] = set()
+        if plan is None:
+            named = _named(open_session, body)
+            denied = await denied_topics(services, request.connection, named)
         # From here on a session that is closed here is closed for the dispatchers, too, whenever
         # the client hangs up.
         session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
-        with services.ready.watch(group, member_id, key[0]) as signal:
-            answer = await _ShareFetch(services, request, body, session, denied, signal).answer()
+        if session.resolved is not plan:
+            plan = None  # other partitions than those that were looked up
+        answer = await _ShareFetch(services, request, body, session, denied, plan).answer()
     except GroupError as error:
         request.connection.counters.count_request_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
@@ -103,14 +111,14 @@ def _check_renewal(body: Message) -> None:
             raise InvalidRequest(f"{', '.join(asking)} must be 0 with IsRenewAck.")
 
 
-def _named(services: ShareServices, key: SessionKey, body: Message) -> list[PartitionKey]:
+def _named(session: ShareSession | None, body: Message) -> list[PartitionKey]:
     """Every partition the answer may speak of."""
     asked = [
         (topic["TopicId"], row["PartitionIndex"])
         for topic in body["Topics"]
         for row in topic["Partitions"]
     ]
-    return [*services.groups.sessions.partitions(key), *asked]
+    return asked if session is None else [*session.partitions, *asked]
 
 
 def _session(
@@ -134,12 +142,16 @@ def _session(
     else:
         session = sessions.resume(key, epoch)
     _check_size(session, body)
+    count = len(session.partitions)
     for topic in body["ForgottenTopicsData"]:
+        session.resolved = None
         for partition in topic["Partitions"]:
             session.partitions.pop((topic["TopicId"], partition), None)
     for topic in body["Topics"]:
         for row in topic["Partitions"]:
             session.partitions[(topic["TopicId"], row["PartitionIndex"])] = None
+    if len(session.partitions) != count:
+        session.resolved = None
     return session
 
 
@@ -185,7 +197,9 @@ class _ShareFetch:
     body: Message
     session: ShareSession
     denied: set[str]  # topics
-    signal: asyncio.Event  # there may be records
+    plan: SharePlan | None
+    pairs: list[tuple[PartitionKey, Window]] = field(default_factory=list)  # to deliver from
+    windows_version: int = -1  # of the table, when they were looked up
     parts: dict[PartitionKey, _Part] = field(default_factory=dict)
     has_records: bool = False
     room: int = 0  # bytes of the records of the answer
@@ -198,19 +212,20 @@ class _ShareFetch:
         acks = Acknowledgements(self.services, self.request.connection, self.session, renewing)
         closing = self.body["ShareSessionEpoch"] == CLOSE_EPOCH
         try:
-            keys = await self._locate_all(batches)
+            await self._locate_all(batches)
             allowed = {k: b for k, b in batches.items() if not self._part(k).acknowledged[0]}
-            await acks.ask(allowed)
+            await acks.ask(allowed, {} if self.plan is None else self.plan.windows)
         finally:
             if closing:  # also here when the client hangs up meanwhile
                 self.services.news.session_closed(self.session)
-        if closing or self.body["MaxRecords"] <= 0 or self.body["MaxBytes"] <= 0 or renewing:
-            keys = []
-        await self._acquire(keys)
+        wanted = self.body["MaxRecords"] > 0 and self.body["MaxBytes"] > 0
+        wanted = wanted and not closing and not renewing
+        if wanted:
+            await self._acquire()
         for key, acknowledged in (await acks.answers()).items():
             self._part(key).acknowledged = acknowledged
-        if keys:
-            await self._wait_for_records(keys)
+        if wanted and not self.has_records:
+            await self._wait_for_records()
         misled = any(part.leader is not None for part in self.parts.values())
         services, listener = self.services, self.request.connection.listener
         rows: list[tuple[bytes, Message]] = []
@@ -227,36 +242,52 @@ class _ShareFetch:
     def _part(self, key: PartitionKey) -> _Part:
         return self.parts.setdefault(key, _Part())
 
-    async def _locate_all(self, batches: dict[PartitionKey, AckBatches]) -> list[PartitionKey]:
-        """The partitions to deliver from. The others become errors: the client may not read them,
-        or not here.
+    async def _locate_all(self, batches: Iterable[PartitionKey]) -> None:
+        """The windows to deliver from. The other partitions become errors: the client may not read
+        them, or not here.
         """
-        connection = self.request.connection
+        services, connection, session = self.services, self.request.connection, self.session
+        version = services.windows.version
+        if self.plan is not None:
+            self.pairs, self.windows_version = self.plan.rotated(session), version
+            return
+        topology = services.topology()
         closing = self.body["ShareSessionEpoch"] == CLOSE_EPOCH
-        keys = self.session.rotated()
-        found: list[PartitionKey] = []
+        found: dict[PartitionKey, Window] = {}
+        topics: set[str] = set()
         unknown = 0
-        for at, key in enumerate(dict.fromkeys([*keys, *batches]), 1):
+        for at, key in enumerate(dict.fromkeys([*session.rotated(), *batches]), 1):
             if at % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
-            located = locate(self.services, connection, self.session.group, key)
-            if located.topic in self.denied:
-                located = Located(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=located.topic)
-                if key in batches:
-                    self._part(key).acknowledged = (located.error, None)
-            if key not in self.session.partitions:
+            located = self._located(key, acknowledged=key in batches)
+            if key not in session.partitions:
                 continue
-            if located.error:
-                part = self._part(key)
-                part.error, part.leader = located.error, located.leader
+            if located.window is not None:
+                found[key] = located.window
+                topics.add(located.window.partition.topic)
+            elif located.error:
                 unknown += located.error in UNKNOWN_PARTITION
                 if unknown > SESSION_UNKNOWN_PARTITIONS_MAX:
-                    self.session.partitions.pop(key, None)  # answered now, and not again
-            elif located.window is None and not closing and not self._opened(located, key):
+                    session.partitions.pop(key, None)  # answered now, and not again
+            elif not closing and not self._opened(located, key):
                 self._part(key).error = ErrorCode.REPLICA_NOT_AVAILABLE
-            else:
-                found.append(key)
-        return found
+        self.pairs, self.windows_version = list(found.items()), version
+        until_ms = services.authoriser.readable_until_ms(connection, topics)
+        if until_ms and len(found) == len(session.partitions) and not closing:
+            session.resolved = SharePlan(topology, version, connection.id, until_ms, found)
+
+    def _located(self, key: PartitionKey, *, acknowledged: bool) -> Located:
+        """Its error is noted for the answer, if it has one."""
+        session = self.session
+        located = locate(self.services, self.request.connection, session.group, key)
+        if located.topic in self.denied:
+            located = Located(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=located.topic)
+            if acknowledged:
+                self._part(key).acknowledged = (located.error, None)
+        if located.error and key in session.partitions:
+            part = self._part(key)
+            part.error, part.leader = located.error, located.leader
+        return located
 
     def _opened(self, located: Located, key: PartitionKey) -> bool:
         """False: there are too many windows."""
@@ -264,34 +295,40 @@ class _ShareFetch:
         connection = self.request.connection.id
         return self.services.windows.wanted(self.session.group, located.topic, key[1], connection)
 
-    async def _wait_for_records(self, keys: list[PartitionKey]) -> None:
-        """If nothing is acquired yet, waits up to MaxWaitMs for records. The time is noted, so that
-        it does not count as work on the request.
+    async def _wait_for_records(self) -> None:
+        """Waits up to MaxWaitMs for records. The time is noted, so that it does not count as work
+        on the request.
         """
+        services, session = self.services, self.session
         loop = asyncio.get_running_loop()
         wait_ms = min(max(self.body["MaxWaitMs"], 0), SHARE_FETCH_WAIT_MS_MAX)
         if any(part.error for part in self.parts.values()):
             wait_ms = 0  # the client has to hear at once that it must look for another leader
         deadline = loop.time() + wait_ms / 1000
-        while not self.has_records and (remaining := deadline - loop.time()) > 0:
-            began = loop.time()
-            try:
-                async with asyncio.timeout(
-                    min(remaining, NO_ROOM_S) if self.no_room else remaining
-                ):
-                    await self.signal.wait()
-            except TimeoutError:
-                if not self.no_room:
+        with services.ready.watch(session.group, session.member_id, session.key[0]) as signal:
+            # Whatever came before this signal is found now.
+            while wait_ms:
+                if is_elsewhere(services, self.request.connection):
+                    self.plan = None
+                    await self._locate_all(())  # each of them has its error now
                     return
-            finally:
-                self.request.waited_ns += int((loop.time() - began) * 1e9)
-            self.signal.clear()
-            if is_elsewhere(self.services, self.request.connection):
-                await self._locate_all({})  # each of them has its error now
-                return
-            await self._acquire(keys)
+                await self._acquire()
+                if self.has_records or (remaining := deadline - loop.time()) <= 0:
+                    return
+                began = loop.time()
+                try:
+                    async with asyncio.timeout(
+                        min(remaining, NO_ROOM_S) if self.no_room else remaining
+                    ):
+                        await signal.wait()
+                except TimeoutError:
+                    if not self.no_room:
+                        return
+                finally:
+                    self.request.waited_ns += int((loop.time() - began) * 1e9)
+                signal.clear()
 
-    async def _acquire(self, keys: list[PartitionKey]) -> None:
+    async def _acquire(self) -> None:
         """Takes the ready records, at once in memory; their bytes are cut out while the leases are
         being persisted.
         """
@@ -301,8 +338,8 @@ class _ShareFetch:
         answer_room = self.request.connection.answer_room.bytes_max()
         # Soft: the mean is wrong by a little all the time, and returning records has a cost.
         self.room = min(2 * int(self.body["MaxBytes"]), SHARE_FETCH_BYTES_MAX, answer_room)
-        taken = self._take(keys, answer_room)
-        if taken:
+        taken = self._take(answer_room)
+        if sum(len(acquired.offsets) for _, _, acquired in taken) > CUT_FIRST_RECORDS_MAX:
             # The write to the store leaves now, so that it is under way while records are cut out.
             await asyncio.sleep(0)
         cuts: list[_Cut | None] = []
@@ -345,18 +382,19 @@ class _ShareFetch:
         self._give_back(window, [acquired[0][0]])
         return None
 
-    def _take(
-        self, keys: list[PartitionKey], answer_room: int
-    ) -> list[tuple[PartitionKey, Window, Acquired]]:
+    def _take(self, answer_room: int) -> list[tuple[PartitionKey, Window, Acquired]]:
         """Acquisitions of all dispatchers, shared fairly among the partitions."""
         session, now_ms = self.session, self.services.now_ms()
         if self.services.owners.standing(session.key[0]) is not Standing.OWNED:
             return []  # its windows move to another node
+        broker, member_id = session.key[0], session.member_id
         having: list[tuple[PartitionKey, Window, int]] = []
-        for key in keys:
-            window = self._window(key)
-            ready = 0 if window is None else window.ready_for(session.member_id, now_ms)
-            if window is not None and ready:
+        for key, window in self._windows():
+            if window.leader != broker:
+                continue  # it moved while this waited
+            ready = window.ready_for(member_id, now_ms)
+            # Of an unreliable group no store refuses what another node may have sent meanwhile.
+            if ready and (window.section.reliable or self.services.owners.certain()):
                 having.append((key, window, ready))
         bytes_max = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX, answer_room)
         bytes_left = bytes_max
@@ -381,15 +419,18 @@ class _ShareFetch:
             self.request.connection.answer_room.hold(bytes_max - bytes_left)
         return taken
 
-    def _window(self, key: PartitionKey) -> Window | None:
-        """None: there is none yet, or the leader moved while this waited."""
-        session = self.session
-        window = self.services.windows.get(session.group, key[0], key[1])
-        if window is None or window.leader != session.key[0]:
-            return None
-        if not window.section.reliable and not self.services.owners.certain():
-            return None  # no store would refuse what another node may have sent meanwhile
-        return window
+    def _windows(self) -> list[tuple[PartitionKey, Window]]:
+        """Those to deliver from: some may have been opened or dropped while this waited."""
+        table, session = self.services.windows, self.session
+        if self.windows_version != table.version:
+            self.windows_version = table.version
+            self.pairs = [
+                (key, window)
+                for key in session.partitions
+                if not (key in self.parts and self.parts[key].error)
+                and (window := table.get(session.group, *key)) is not None
+            ]
+        return self.pairs
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
         """The acquired records. Those that cannot be had or are more than `room` bytes go back to

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
@@ -31,6 +31,7 @@ from gateway.windows.failures import WindowUnavailable
 from gateway.windows.news import WindowNews
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.table import WindowTable
+from gateway.windows.tickets import Answered
 from gateway.windows.window import Window
 
 AckBatches = list[tuple[int, int, bytes]]
@@ -133,11 +134,11 @@ AckAnswer = tuple[ErrorCode, str | None]
 RENEW_IS_OFF = "Renewing acquisition locks is not enabled for the group."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     window: Window
     acks: AckBatches
-    future: asyncio.Future[list[Effect]]
+    answered: Answered
 
 
 @dataclass(slots=True)
@@ -155,8 +156,12 @@ class Acknowledgements:
     _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)
     _asked: dict[PartitionKey, _Asked] = field(default_factory=dict)
 
-    async def ask(self, batches: dict[PartitionKey, AckBatches]) -> None:
-        """Waits for nothing, but a long request lets others have their turn in between."""
+    async def ask(
+        self, batches: dict[PartitionKey, AckBatches], windows: Mapping[PartitionKey, Window]
+    ) -> None:
+        """Waits for nothing, but a long request lets others have their turn in between. `windows`:
+        those that are known already.
+        """
         settings = self.services.settings.of(self.session.group)
         refused = self.renewing and not settings.renew_acknowledge
         ranges = 0
@@ -165,19 +170,21 @@ class Acknowledgements:
             if ranges > TURN_RANGES or at % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
                 ranges = len(acks)
-            located = locate(self.services, self.connection, self.session.group, key)
-            if located.error:
-                self._answers[key] = (located.error, None)
+            window, error = windows.get(key), ErrorCode.NONE
+            if window is None:
+                located = locate(self.services, self.connection, self.session.group, key)
+                window, error = located.window, located.error
+            if error:
+                self._answers[key] = (error, None)
             elif not _ascending(acks):
                 self._answers[key] = (ErrorCode.INVALID_REQUEST, "The batches overlap.")
-            elif located.window is None:
+            elif window is None:
                 self._answers[key] = self._no_window()
             elif refused and any(AckType.RENEW in types for _, _, types in acks):
                 # As Kafka: the partition's other batches do not count either.
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
-                future = located.window.ask(self._event(acks))
-                self._asked[key] = _Asked(located.window, acks, future)
+                self._asked[key] = _Asked(window, acks, window.ask(self._event(acks)))
 
     def _no_window(self) -> AckAnswer:
         broker = self.connection.broker_id
@@ -192,11 +199,12 @@ class Acknowledgements:
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """One for every partition that was acknowledged."""
-        deadline = asyncio.get_running_loop().time() + ACKNOWLEDGE_WAIT_S_MAX
+        deadline = 0.0  # one for all that are asked again
         for key, asked in self._asked.items():
             try:
-                self._answers[key] = _ack_answer(await asked.future)
+                self._answers[key] = _ack_answer(await asked.answered)
             except WindowUnavailable as unavailable:
+                deadline = deadline or asyncio.get_running_loop().time() + ACKNOWLEDGE_WAIT_S_MAX
                 self._answers[key] = await self._ask_again(asked, deadline, str(unavailable))
         return self._answers
 

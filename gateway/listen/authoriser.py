@@ -93,6 +93,17 @@ class Authoriser:
             if known is not None and not known & (1 << operation)
         }
 
+    def readable_until_ms(self, connection: ClientConnection, topics: Iterable[str]) -> int:
+        """Until when it is known that this client may read all of `topics`; 0: it is not known."""
+        verdicts = self._verdicts.get(connection.id, {})
+        asked_ms = [
+            verdict[1]
+            if (verdict := verdicts.get(("topic", name))) and verdict[0] & 1 << READ
+            else 0
+            for name in topics
+        ]
+        return min(asked_ms, default=0) + AUTHORISATION_MS_MAX if all(asked_ms) else 0
+
     def _known(self, connection: ClientConnection, kind: str, name: str) -> int | None:
         verdict = self._verdicts.get(connection.id, {}).get((kind, name))
         if verdict is None or self.now_ms() - verdict[1] >= AUTHORISATION_MS_MAX:

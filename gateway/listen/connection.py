@@ -327,7 +327,8 @@ class ClientConnection:
             answer = head + whole(body)
         self._perform(self._state.answered(answer, time.monotonic_ns(), request.waited_ns))
         self._hold_request()
-        await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
+        if not self.sockets.client_takes:
+            await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self.answer_room.hold(self.unread_bytes)
         if self._draining:
             self.drain()

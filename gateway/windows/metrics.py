@@ -49,14 +49,14 @@ class RecordOutcomes:
 
     log: GroupLog
     counter: Counter = field(default_factory=_records)
-    _known: set[str] = field(default_factory=set)  # groups that have their series
+    _series: dict[str, dict[Notice, Counter]] = field(default_factory=dict)  # by group
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
-        if group not in self._known:
-            self._known.add(group)
-            for notice in Notice:  # from 0: an alert on an increase must see the first record, too
-                self.counter.labels(group, notice.value)
-        self.counter.labels(group, noticed.notice.value).inc(noticed.count)
+        series = self._series.get(group)
+        if series is None:  # from 0: an alert on an increase must see the first record, too
+            series = {notice: self.counter.labels(group, notice.value) for notice in Notice}
+            self._series[group] = series
+        series[noticed.notice].inc(noticed.count)
         if noticed.notice in _LOGGED:
             example: dict[str, object] = {
                 "topic": partition.topic,
@@ -70,18 +70,16 @@ class RecordOutcomes:
 
     def of(self, group: str) -> dict[str, int]:
         """Records of a group by outcome, without those that never occurred."""
-        if group not in self._known:
-            return {}
         counts = {
             notice.value: int(metric.samples[0].value)
-            for notice in Notice
-            for metric in self.counter.labels(group, notice.value).collect()
+            for notice, series in self._series.get(group, {}).items()
+            for metric in series.collect()
         }
         return {outcome: count for outcome, count in counts.items() if count}
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
-        self._known.discard(group)
+        self._series.pop(group, None)
         for notice in Notice:
             with suppress(KeyError):
                 self.counter.remove(group, notice.value)

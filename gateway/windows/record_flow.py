@@ -37,11 +37,11 @@ class RecordFlow:
 
     def sent(self, group: str, topic: str, records: int) -> None:
         """In an answer to a member."""
-        self.delivered.setdefault(group, Counter())[topic] += records
+        _count(self.delivered, group, topic, records)
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
         if noticed.notice in _SETTLED:
-            self.settled.setdefault(group, Counter())[partition.topic] += noticed.count
+            _count(self.settled, group, partition.topic, noticed.count)
 
     def of(self, group: str, topic: str) -> tuple[int, int]:
         """Delivered, settled."""
@@ -51,6 +51,13 @@ class RecordFlow:
     def forget(self, group: str) -> None:
         self.delivered.pop(group, None)
         self.settled.pop(group, None)
+
+
+def _count(flow: dict[str, Counter[str]], group: str, topic: str, records: int) -> None:
+    topics = flow.get(group)
+    if topics is None:
+        topics = flow[group] = Counter()
+    topics[topic] += records
 
 
 @dataclass(slots=True, eq=False)

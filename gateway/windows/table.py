@@ -55,6 +55,7 @@ class WindowTable:
         self.idle = IdleWindows(self._has_members, WINDOW_IDLE_MS_MAX)
         self.topics = WatchedTopics(dependencies.upstream)
         self.stopping = False  # no window opens any more
+        self.version = 0  # grows with each window that opens or is dropped
         # Partitions from this number on are younger than the members of (group, topic id).
         self.added_from: dict[tuple[str, bytes], int] = {}
         self._groups = groups
@@ -185,6 +186,7 @@ class WindowTable:
     def _add(self, window: Window) -> None:
         group, topic = window.key.group, window.partition.topic
         self.topics.upstream.watch([topic])
+        self.version += 1
         self._windows[window.key] = window
         self._ordered = None
         self._asked_by[window.asked_by] += 1
@@ -208,6 +210,7 @@ class WindowTable:
         window = self._windows.pop(key, None)
         if window is None:
             return
+        self.version += 1
         self.parked.note(window)
         window.close()
         self._running.pop(window).cancel()  # it may wait for the store, or upstream

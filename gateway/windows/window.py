@@ -129,7 +129,9 @@ class Window:
         await self._up.wait()
 
     def ask(self, event: Event) -> Answered:
-        """Handles `event` now; its effects, or WindowUnavailable, come when it is persisted."""
+        """Handles `event` now. Its effects come when it is persisted; WindowUnavailable if it was
+        not, or nobody knows.
+        """
         ticket, future = self._tickets.issue()
         self._handle(event, ticket)
         return future
@@ -145,7 +147,6 @@ class Window:
         for effect in step.effects if step is not None else ():
             if isinstance(effect, Delivered) and effect.offsets:
                 return Acquired(effect.offsets, effect.attempts, persisted)
-        persisted.cancel()
         return None
 
     def post(self, event: Event) -> None:
@@ -261,7 +262,7 @@ class Window:
         return self._dependencies.unreadables.unreadable(self.source, core.read_position)
 
     def give_up(self, end: int) -> Answered:
-        """Reads on at `end`, behind a batch that is too large. The future is as that of `ask`."""
+        """Reads on at `end`, behind a batch that is too large. The answer is as that of `ask`."""
         core = self.life.core
         assert core is not None
         start = core.read_position

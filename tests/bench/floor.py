@@ -35,7 +35,7 @@ from dispatcher.store.script_calls import apply_calls
 from gateway.embedded.redis import EmbeddedRedis
 from tests.bench.cases import PARTITIONS, Bench, finish
 from tests.bench.cost import cpu_s
-from tests.bench.floor_server import ANSWER_BYTES, COMMANDS, REQUEST_BYTES
+from tests.bench.floor_server import ANSWER_BYTES, REQUEST_BYTES, WINDOWS
 from tests.bench.load import drawn, load
 from tests.bench.rows import Row, rows_of
 from tests.rig.gateway_process import REPOSITORY
@@ -145,13 +145,13 @@ def floor(directory: Path) -> Iterator[Floor]:
 
 
 async def _commands(url: str) -> bytes:
-    """The step of a steady state, of COMMANDS windows, as RedisStore sends it: the records of one
+    """The step of a steady state, of WINDOWS windows, as RedisStore sends it: the records of one
     lease are settled, and others are leased.
     """
     store = RedisStore(url)
     try:
         writes = []
-        for at in range(COMMANDS):
+        for at in range(WINDOWS):
             key = WindowKey("floor", "topic", at)
             fence = (await store.claim(key, "node")).fence
             await store.create(key, fence, Snapshot(0))

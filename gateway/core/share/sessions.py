@@ -50,6 +50,7 @@ class ShareSession:
     next_epoch: int = 1
     partitions: dict[PartitionKey, None] = field(default_factory=dict)  # in the order they came
     first: int = 0  # where the next fetch starts, so that no partition starves behind the others
+    resolved: object = None  # what a handler has found out about exactly these partitions
 
     @property
     def group(self) -> str:
@@ -62,11 +63,14 @@ class ShareSession:
     def rotated(self) -> list[PartitionKey]:
         """The session's partitions, each time starting with another one."""
         keys = list(self.partitions)
-        if not keys:
-            return keys
-        start = self.first % len(keys)
-        self.first = start + 1
+        start = self.turn(len(keys))
         return keys[start:] + keys[:start]
+
+    def turn(self, count: int) -> int:
+        """Which of so many comes first this time."""
+        start = self.first % count if count else 0
+        self.first = start + 1
+        return start
 
 
 @dataclass(slots=True)
@@ -135,16 +139,15 @@ class ShareSessions:
         self._remove(session)
         return session
 
+    def find(self, key: SessionKey) -> ShareSession | None:
+        """The open one."""
+        return self._by_key.get(key)
+
     def _found(self, key: SessionKey) -> ShareSession:
         session = self._by_key.get(key)
         if session is None:
             raise SessionNotFound("The share session is not found.")
         return session
-
-    def partitions(self, key: SessionKey) -> list[PartitionKey]:
-        """The partitions of the open session under `key`; none without a session."""
-        session = self._by_key.get(key)
-        return [] if session is None else list(session.partitions)
 
     def of_group(self, group: str) -> list[ShareSession]:
         """The open ones."""

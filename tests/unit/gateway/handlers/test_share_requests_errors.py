@@ -80,7 +80,9 @@ def test_a_session_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) ->
         assert error(await client.fetch(partitions=half, MaxRecords=0)) == ErrorCode.NONE
         refused = await client.fetch(partitions=[half[-1] + 1], MaxRecords=0)
         assert error(refused) == ErrorCode.INVALID_REQUEST
-        assert len(client.services.groups.sessions.partitions((1, GROUP, "m1"))) == 2 * len(half)
+        session = client.services.groups.sessions.find((1, GROUP, "m1"))
+        assert session is not None
+        assert len(session.partitions) == 2 * len(half)
 
     story(tell)
 

@@ -1,0 +1,62 @@
+"""The partitions of a share session with their windows, found once: the requests of a session name
+the same ones, and nothing is looked up again while nothing of it has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.core.cluster.topology import Topology
+from gateway.core.routing.ownership import Standing
+from gateway.core.share.sessions import PartitionKey, ShareSession
+from gateway.core.wire.schema import Message
+from gateway.handlers.share_requests import ShareServices
+from gateway.listen.server import ClientConnection
+from gateway.windows.window import Window
+
+
+@dataclass(slots=True)
+class SharePlan:
+    """All partitions of the session are led here, have a window, and may be read by the client."""
+
+    topology: Topology
+    windows_version: int  # of the table
+    connection: int
+    until_ms: int  # then upstream is asked again about the client's permissions
+    windows: dict[PartitionKey, Window]
+    pairs: list[tuple[PartitionKey, Window]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pairs = list(self.windows.items())
+
+    def holds(self, services: ShareServices, connection: ClientConnection) -> bool:
+        return (
+            services.topology() is self.topology
+            and services.windows.version == self.windows_version
+            and connection.id == self.connection
+            and services.now_ms() < self.until_ms
+            and services.owners.standing(connection.broker_id) is not Standing.ELSEWHERE
+        )
+
+    def rotated(self, session: ShareSession) -> list[tuple[PartitionKey, Window]]:
+        """As the session's own `rotated`."""
+        start = session.turn(len(self.pairs))
+        return self.pairs[start:] + self.pairs[:start]
+
+
+def plan_of(
+    services: ShareServices,
+    connection: ClientConnection,
+    session: ShareSession | None,
+    topics: list[Message],
+) -> SharePlan | None:
+    """The plan of the session, if it still holds and has all partitions of the request's Topics."""
+    plan = None if session is None else session.resolved
+    if not isinstance(plan, SharePlan) or not plan.holds(services, connection):
+        return None
+    for topic in topics:
+        topic_id = topic["TopicId"]
+        for row in topic["Partitions"]:
+            if (topic_id, row["PartitionIndex"]) not in plan.windows:
+                return None
+    return plan
