@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos.nodes.load import Load, p99_ms, pause_s
+from tests.chaos.nodes.load import Load, p99_ms
 from tests.chaos.nodes.site import Nodes
 from tests.chaos.site import pause_ms
 from tests.rig.patience import wait_until
@@ -145,17 +145,17 @@ class Director:
 
     def costs(self) -> list[Cost]:
         found: list[Cost] = []
-        deliveries = self.load.of_partition()
+        partitions = self.load.of_partition()
         for span in self.spans:
             place = (span.began_ns, span.ended_ns)
             others = [
-                it
-                for partition, its in deliveries.items()
+                wait_ns
+                for partition, its in partitions.items()
                 if self.load.leader(partition) not in span.touched
-                for it in its
+                for wait_ns in its.waits_ns(*place)
             ]
-            longest = max(pause_s(its, *place) for its in deliveries.values())
-            found.append(Cost(span.act, longest, p99_ms(others, *place)))
+            longest = max(its.pause_s(*place) for its in partitions.values())
+            found.append(Cost(span.act, longest, p99_ms(others)))
         return found
 
     def waits_at_rest(self) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,29 +125,34 @@ class Load:
         acked = [it for member in self.members for it in member.acked]
         return judge(self.topic, topic, processed, acked, [])
 
-    def of_partition(self) -> dict[int, list[Delivery]]:
-        """Deliveries, in order of time."""
+    def of_partition(self) -> dict[int, Arrivals]:
         found: dict[int, list[Delivery]] = {at: [] for at in range(self.partitions)}
         for it in deliveries_of(self.members):
             found[it.partition].append(it)
-        return found
+        return {at: Arrivals(its) for at, its in found.items()}
 
 
-def pause_s(deliveries: Sequence[Delivery], since_ns: int, until_ns: int) -> float:
-    """The longest time without a record, which came all the time."""
-    times = [
-        since_ns,
-        *(it.at_ns for it in deliveries if since_ns <= it.at_ns <= until_ns),
-        until_ns,
-    ]
-    return max(later - earlier for earlier, later in pairwise(times)) / 1e9
+class Arrivals:
+    """The records of one partition, by the times of their arrival and of their production: a
+    campaign of hours asks about hundreds of spans.
+    """
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self._at_ns = sorted(it.at_ns for it in deliveries)
+        self._made = sorted((int(it.value), it.at_ns) for it in deliveries if it.value is not None)
+
+    def pause_s(self, since_ns: int, until_ns: int) -> float:
+        """The longest time without a record, which came all the time."""
+        first, last = bisect_left(self._at_ns, since_ns), bisect_right(self._at_ns, until_ns)
+        times = [since_ns, *self._at_ns[first:last], until_ns]
+        return max(later - earlier for earlier, later in pairwise(times)) / 1e9
+
+    def waits_ns(self, since_ns: int, until_ns: int) -> list[int]:
+        """From its production to its consumer, of records that were produced in this time."""
+        first, last = bisect_left(self._made, (since_ns,)), bisect_left(self._made, (until_ns,))
+        return [at_ns - made_ns for made_ns, at_ns in self._made[first:last]]
 
 
-def p99_ms(deliveries: Sequence[Delivery], since_ns: int, until_ns: int) -> float | None:
-    """From its production to its consumer, of records that were produced in this time."""
-    waits = sorted(
-        it.at_ns - made
-        for it in deliveries
-        if it.value is not None and since_ns <= (made := int(it.value)) < until_ns
-    )
-    return waits[len(waits) * 99 // 100] / 1e6 if waits else None
+def p99_ms(waits_ns: Sequence[int]) -> float | None:
+    ordered = sorted(waits_ns)
+    return ordered[len(ordered) * 99 // 100] / 1e6 if ordered else None
