@@ -5,7 +5,7 @@
 --          the fence), cursor, front, chunk (the front's), high (the highest chunk written, perhaps below that), aside
 --          (how many are unsettled between cursor and front), with a blank between each two. Its other keys are named
 --          after it and share its hash tag, hence its slot: <window>:leases, <window>:retries, <window>:aside (hashes),
---          <window>:bits:<chunk> (strings). Before 0.9 each part of the state was a field; a claim packs them.
+--          <window>:bits:<chunk> (strings). Before 0.2 each part of the state was a field; a claim packs them.
 -- ARGV     verb and its arguments; apply and create then take operations:
 --            C cursor front chunk aside  the cursor, the front and its chunk, and how many are unsettled
 --                                  between cursor and front; chunks below that chunk are deleted
@@ -150,7 +150,7 @@ if verb == 'create' then
   return keep(tonumber(seq or 0) + 1, sent or 0, perform(5, #ARGV, '0', '0', 0, -1, '0'))
 end
 
--- The state that a node of before 0.9 has written; none: none has, since the last claim.
+-- The state that a node of before 0.2 has written; none: none has, since the last claim.
 local function old_state()
   local found = redis.call('HMGET', window, unpack(OLD))
   if found[3] then
@@ -169,7 +169,7 @@ local function next_fence()
   return string.format('%.0f', fence)
 end
 
--- A node of before 0.9 has written the window last: its fields become the state.
+-- A node of before 0.2 has written the window last: its fields become the state.
 local function pack_old()
   local state = old_state()
   if state then
