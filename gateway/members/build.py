@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import structlog
 from redis.asyncio import Redis
 
 from gateway.config.file import Config
@@ -17,6 +16,7 @@ from gateway.listen.build import ListenRoom
 from gateway.members.carried_elsewhere import CarriedElsewhere
 from gateway.members.change_log import ChangeLog
 from gateway.members.coordination import Coordination, EveryGroup, SharedCoordination
+from gateway.members.evictions import Evictions
 from gateway.members.group_settings import GroupSettings
 from gateway.members.group_types import OtherGroupTypes
 from gateway.members.groups import Groups
@@ -26,19 +26,17 @@ from gateway.members.limits import (
     GROUP_START_MS,
     SHARE_SESSIONS_MAX,
 )
-from gateway.members.redis_table import TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from gateway.part import Part
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.build import UpstreamRoom
 from gateway.upstream.configs import group_config
 
-log = structlog.get_logger("keyway.groups")
-
 
 @dataclass(frozen=True, slots=True)
 class MembersRoom:
     groups: Groups
+    evictions: Evictions
     settings: GroupSettings
     key_filters: KeyFilters
     saved_members: SavedMembers
@@ -61,14 +59,15 @@ def build(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )
     groups = Groups(settings, sessions, key_filters.of, GROUP_START_MS)
+    evictions = Evictions(groups)
     shared = None
     if not isinstance(owners, Alone):
         told = ChangeLog(redis)
         carried = CarriedElsewhere(redis, owners.identity[0], owners.others)
         shared = SharedCoordination(
-            groups, saved_members, key_filters, told, carried, owners, upstream.cluster, now_ms
+            evictions, saved_members, key_filters, told, carried, owners, upstream.cluster, now_ms
         )
-        groups.on_evicted(saved_members.evicted)
+        evictions.on_evicted(saved_members.evicted)
 
     def save(group: ShareGroup) -> None:
         # A node that stands alone saves nothing of unreliable groups; others must read of them.
@@ -89,16 +88,11 @@ def build(
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
     listen.server.on_drain(groups.keep_members)
 
-    async def stop() -> None:
-        try:
-            await saved_members.flush()
-        except TableUnavailable as error:
-            log.warning("stopped_without_saving_members", reason=str(error))
-
     return Part(
         name="members",
         room=MembersRoom(
             groups,
+            evictions,
             settings,
             key_filters,
             saved_members,
@@ -114,5 +108,5 @@ def build(
             ),
             *(() if shared is None else (shared.follow_forever,)),
         ),
-        stop=stop,
+        stop=saved_members.stop,
     )

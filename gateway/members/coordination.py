@@ -22,8 +22,8 @@ from gateway.core.share.membership import GroupError
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.carried_elsewhere import CarriedElsewhere
 from gateway.members.change_log import ChangeLog, GroupChange
+from gateway.members.evictions import Evictions
 from gateway.members.fenced_rows import Writer
-from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 from gateway.members.limits import (
     COORDINATOR_ASKED_MS,
@@ -87,7 +87,7 @@ class EveryGroup:
 class SharedCoordination:
     def __init__(
         self,
-        groups: Groups,
+        evictions: Evictions,
         saved: SavedMembers,
         filters: KeyFilters,
         changes: ChangeLog,
@@ -96,6 +96,7 @@ class SharedCoordination:
         upstream: Coordinators,
         now_ms: Callable[[], int],
     ) -> None:
+        groups = evictions.groups
         self._groups = groups
         self._saved = saved
         self._filters = filters
@@ -111,7 +112,7 @@ class SharedCoordination:
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
         groups.leads = self.leads
-        groups.elsewhere = self._elsewhere
+        evictions.elsewhere = self._elsewhere
         groups.carried.take_touched()
         saved.share(Writer(*owners.identity), self._led.get)
         owners.on_change(self._look.set)

@@ -6,10 +6,8 @@ MembersChanged event for every window of the topics it touches.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from typing import TypeVar
 
 import structlog
@@ -30,8 +28,6 @@ from gateway.members.carried_members import Carried
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
     CONNECTION_MEMBERS_MAX,
-    EMPTY_GROUPS_MAX,
-    GROUP_EMPTY_MS_MAX,
     GROUP_MEMBERS_MAX,
     MEMBERS_MAX,
     REFUSED_TOLD_MS,
@@ -66,18 +62,14 @@ class Groups:
     key_filters: Callable[[str, str], tuple[bytes, ...]]  # of a group's member, by its client.id
     start_ms: int = 0  # the first members of a group wait so long for each other
     leads: Callable[[str], bool] = _every_group  # whether this node coordinates a group
-    # Those of a group's members that are connected to other nodes; None: there are no other nodes.
-    elsewhere: Callable[[str, Sequence[str]], Awaitable[Iterable[str]]] | None = None
     _on_topic_members: list[Callable[[TopicMembersChanged], None]] = field(default_factory=list)
     _on_session_lost: list[Callable[[ShareSession], None]] = field(default_factory=list)
     _on_change: list[Callable[[ShareGroup], None]] = field(default_factory=list)
-    _on_evicted: list[Callable[[str, Sequence[str]], None]] = field(default_factory=list)
     _on_forgotten: list[Callable[[str], None]] = field(default_factory=list)
     _groups: dict[str, ShareGroup] = field(default_factory=dict)
-    _empty_since_ms: dict[str, int] = field(default_factory=dict)
     carried: Carried = field(default_factory=Carried)
-    _listening: Listening = field(default_factory=Listening)
-    _kept: bool = False
+    listening: Listening = field(default_factory=Listening)
+    kept: bool = False  # the node is about to stop: nobody is evicted any more
     _members: int = 0  # of all groups
     _refused_ms: int = 0  # when the log last told of a member that was one too many
 
@@ -93,10 +85,6 @@ class Groups:
         """The members of a group, or their epochs, have changed."""
         self._on_change.append(callback)
 
-    def on_evicted(self, callback: Callable[[str, Sequence[str]], None]) -> None:
-        """This node has evicted these members of a group."""
-        self._on_evicted.append(callback)
-
     def on_forgotten(self, callback: Callable[[str], None]) -> None:
         self._on_forgotten.append(callback)
 
@@ -104,7 +92,7 @@ class Groups:
         """The node is about to stop: it hangs up, not its members. Nobody is evicted and no session
         is lost any more, so that leases stay for the next start, as promised.
         """
-        self._kept = True
+        self.kept = True
 
     def heartbeat(
         self, group_name: str, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int
@@ -116,7 +104,7 @@ class Groups:
         if known is None and beat.member_epoch == JOIN_EPOCH:
             self._check_room(group_name, beat, now_ms)
         count = len(group.members)
-        answer = group.heartbeat(beat, topic_by_name, self._listening.of(now_ms))
+        answer = group.heartbeat(beat, topic_by_name, self.listening.of(now_ms))
         self._members += len(group.members) - count
         if beat.member_id in group.members:
             self.carried.add(beat.connection, group_name, beat.member_id)
@@ -185,7 +173,7 @@ class Groups:
             group = self._create(name)
             self._members += len(group_saved.members)
             group.restore(
-                group_saved.epoch, group_saved.members, self._listening.of(now_ms), RESTART_GRACE_MS
+                group_saved.epoch, group_saved.members, self.listening.of(now_ms), RESTART_GRACE_MS
             )
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
@@ -200,9 +188,9 @@ class Groups:
             topics = group.topics()
             for member in gone_there:
                 del group.members[member.member_id]
-            self._evicted(group, topics, gone_there)
+            self.evicted(group, topics, gone_there)
         topics, count = group.topics(), len(group.members)
-        changed, gone = group.copy(saved.epoch, saved.members, self._listening.of(now_ms))
+        changed, gone = group.copy(saved.epoch, saved.members, self.listening.of(now_ms))
         self._members += len(group.members) - count
         for member in gone:
             # Its sessions stay: the last acknowledgements may be behind the news that it left.
@@ -223,74 +211,16 @@ class Groups:
         if group is None:
             return 0
         members = list(group.members.values())
-        group.restore(group.epoch, members, self._listening.of(now_ms), grace_ms)
+        group.restore(group.epoch, members, self.listening.of(now_ms), grace_ms)
         for member in members:
             if member.connections:  # it fetches from this node already
                 member.gone_since_ms = None
         return len(members)
 
-    async def tick(self, now_ms: int) -> None:
-        """The watchdog: evicts members that are silent or gone, of one group in each turn of the
-        event loop. An empty group stays until it is deleted, for as long as Kafka keeps the offsets
-        of one, or until there are too many.
-        """
-        listened_ms = self._listening.tick(now_ms)
-        for name in list(self._groups):
-            group = self._groups.get(name)
-            if self._kept:
-                return
-            if group is None or not self.leads(name):
-                continue  # deleted since the last turn, or of another node
-            if group.members:
-                self._empty_since_ms.pop(group.name, None)
-                if group.has_due(listened_ms):
-                    await self._hear_others(group, listened_ms)
-                    if self.leads(name) and not self._kept:
-                        self._evict(group, listened_ms)
-                    await asyncio.sleep(0)
-            elif now_ms - self._empty_since_ms.setdefault(group.name, now_ms) >= GROUP_EMPTY_MS_MAX:
-                log.info("group_forgotten", group=name)
-                self.forget(name)
-        self._forget_surplus()
-
-    def _forget_surplus(self) -> None:
-        surplus = len(self._empty_since_ms) - EMPTY_GROUPS_MAX
-        if surplus > 0:
-            for name in nsmallest(
-                surplus, self._empty_since_ms, key=self._empty_since_ms.__getitem__
-            ):
-                if self._groups[name].members:  # since the last turn
-                    del self._empty_since_ms[name]
-                else:
-                    log.info("group_forgotten", group=name)
-                    self.forget(name)
-
-    async def _hear_others(self, group: ShareGroup, listened_ms: int) -> None:
-        """A member without a connection to this node is not gone while another node has one."""
-        gone = group.gone(listened_ms)
-        if gone and self.elsewhere is not None:
-            for member_id in await self.elsewhere(group.name, gone):
-                group.connected_elsewhere(member_id, listened_ms)
-
-    def _evict(self, group: ShareGroup, listened_ms: int) -> None:
-        topics = group.topics()
-        evicted = group.evict_due(listened_ms)
-        for member in evicted:
-            log.warning(
-                "member_evicted",
-                group=group.name,
-                member=member.member_id,
-                client_id=member.client_id,
-                silent_ms=listened_ms - member.last_heartbeat_ms,
-                connected=bool(member.connections),
-            )
-        for tell in self._on_evicted:
-            tell(group.name, [member.member_id for member in evicted])
-        self._evicted(group, topics, evicted)
-
-    def _evicted(
+    def evicted(
         self, group: ShareGroup, topics: Iterable[str], members: Iterable[ShareMember]
     ) -> None:
+        """These members were taken out of the group, which had `topics` before."""
         for member in members:
             self._members -= 1
             self.carried.forget(group.name, member)
@@ -299,12 +229,12 @@ class Groups:
         self._moved(group, topics, Reason.MEMBER_EVICTED)
 
     def connection_lost(self, connection: int, now_ms: int) -> None:
-        if self._kept:
+        if self.kept:
             return
         for group_name, member_id in self.carried.lost(connection):
             group = self._groups.get(group_name)
             if group is not None:
-                group.connection_lost(member_id, connection, self._listening.of(now_ms))
+                group.connection_lost(member_id, connection, self.listening.of(now_ms))
         for session in self.sessions.connection_lost(connection):
             _tell(self._on_session_lost, session)
 
@@ -346,7 +276,6 @@ class Groups:
         """The group was deleted, or stayed empty for very long."""
         assert not self._groups[name].members, "only an empty group is deleted"
         del self._groups[name]
-        self._empty_since_ms.pop(name, None)
         _tell(self._on_forgotten, name)
 
     def filters_changed(self, name: str) -> None:

@@ -196,6 +196,12 @@ class SavedMembers:
                 self._dirty = groups | self._dirty
                 raise
 
+    async def stop(self) -> None:
+        try:
+            await self.flush()
+        except TableUnavailable as error:
+            log.warning("stopped_without_saving_members", reason=str(error))
+
     async def forget(self, name: str) -> None:
         """The group was deleted. Raises TableUnavailable."""
         async with self._flushing:

@@ -72,7 +72,7 @@ def build(
 
     windows = Windows(
         config,
-        groups,
+        members.evictions,
         tasks=tasks,
         key_filters_loaded=members.key_filters.loaded,
         dependencies=Dependencies(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from dispatcher.core.model import MemberId
-from gateway.members.groups import Groups
+from gateway.members.evictions import Evictions
 from gateway.members.limits import TICK_MS
 from gateway.windows.committing import Committer
 from gateway.windows.limits import TICKED_AT_ONCE, TOPIC_UNUSED_MS
@@ -20,7 +20,7 @@ log = structlog.get_logger("keyway.windows")
 @dataclass(frozen=True, slots=True)
 class Watchdog:
     table: WindowTable
-    groups: Groups
+    evictions: Evictions
     committer: Committer
 
     async def watch_forever(self) -> None:
@@ -35,7 +35,7 @@ class Watchdog:
                 self._sweep_topics()
             await self._tick(now_ms)
             # Members evicted now were not held up by their locks before.
-            await self.groups.tick(now_ms)
+            await self.evictions.tick(now_ms)
             await self._drop_idle(now_ms)
 
     async def _tick(self, now_ms: int) -> None:
@@ -62,6 +62,6 @@ class Watchdog:
 
     def _sweep_topics(self) -> None:
         used = {window.partition.topic for window in self.table.all()}
-        for group in self.groups.all():
+        for group in self.evictions.groups.all():
             used.update(group.topics())
         self.table.topics.sweep(used)

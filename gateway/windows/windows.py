@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.config.file import Config
-from gateway.members.groups import Groups
+from gateway.members.evictions import Evictions
 from gateway.windows.committing import Committer
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.news import WindowNews
@@ -19,12 +19,13 @@ class Windows:
     def __init__(
         self,
         config: Config,
-        groups: Groups,
+        evictions: Evictions,
         dependencies: Dependencies,
         tasks: asyncio.TaskGroup,
         *,
         key_filters_loaded: Callable[[], bool],
     ) -> None:
+        groups = evictions.groups
         self.persister = Persister(dependencies)
         self.table = WindowTable(
             dependencies,
@@ -34,7 +35,7 @@ class Windows:
             persist_soon=self.persister.soon,
         )
         self.committer = Committer(self.table, self.persister, config.state.commit_interval_ms)
-        self.watchdog = Watchdog(self.table, groups, self.committer)
+        self.watchdog = Watchdog(self.table, evictions, self.committer)
         self.news = WindowNews(self.table, groups)
         self.table.on_dropped(self.persister.forget)
         self.table.on_dropped(self.committer.forget)

@@ -22,6 +22,7 @@ from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.group_log import GroupLog
+from gateway.members.evictions import Evictions
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.routing.owners import Alone, Owners
@@ -267,7 +268,7 @@ class Node:
         )
         self.windows = Windows(
             self.config,
-            self.groups,
+            Evictions(self.groups),
             tasks=self.tasks,
             key_filters_loaded=lambda: True,
             dependencies=Dependencies(
@@ -295,6 +296,10 @@ class Node:
         self.groups.on_change(self.changed.append)
         self.groups.on_forgotten(self.settings.forget)
         self._background: list[asyncio.Task[None]] = []
+
+    @property
+    def evictions(self) -> Evictions:
+        return self.windows.watchdog.evictions
 
     async def __aenter__(self) -> Node:
         await self.tasks.__aenter__()

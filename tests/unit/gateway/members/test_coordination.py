@@ -86,7 +86,7 @@ def test_a_coordinator_that_moved_is_found_though_no_member_says_so() -> None:
         kafka = Kafka()
         async with Node() as node:
             coordination = SharedCoordination(
-                node.groups,
+                node.evictions,
                 cast(Any, NothingSaved()),
                 cast(Any, NoFilters()),
                 cast(Any, NoChanges()),

@@ -20,7 +20,7 @@ from gateway.core.share.membership import (
     ShareMember,
     UnknownMember,
 )
-from gateway.members import groups
+from gateway.members import evictions
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
@@ -94,14 +94,14 @@ def test_a_late_tick_evicts_nobody_who_could_not_be_heard() -> None:
             node.beat("m1", connection=1)
             await asyncio.sleep(2)
             later_ms = now_ms() + 120_000
-            await node.groups.tick(later_ms)
+            await node.evictions.tick(later_ms)
             assert names(node) == ["m1"]
             # Silence counts again from here on: 10 s, of which two had passed before.
             for tick in range(1, 14):
-                await node.groups.tick(later_ms + tick * TICK_MS)
+                await node.evictions.tick(later_ms + tick * TICK_MS)
             assert names(node) == ["m1"]
             for tick in range(14, 20):
-                await node.groups.tick(later_ms + tick * TICK_MS)
+                await node.evictions.tick(later_ms + tick * TICK_MS)
             assert names(node) == []
 
     run(work())
@@ -140,7 +140,7 @@ def test_evictions_of_many_groups_take_turns_and_end_with_a_planned_stop() -> No
             beat = Heartbeat("m2", 0, None, (TOPIC,), "client", "127.0.0.1", 1)
             node.groups.heartbeat("other", beat, node.topology.topics.get, now_ms())
             for at in range(1, 100):
-                tick = node.groups.tick(now_ms() + at * TICK_MS)
+                tick = node.evictions.tick(now_ms() + at * TICK_MS)
                 with suppress(StopIteration):
                     tick.send(None)
                     break  # it has evicted the members of one group, and gives way
@@ -176,14 +176,14 @@ def test_a_connection_is_remembered_only_for_members_that_are_there() -> None:
 def test_of_too_many_empty_groups_the_one_that_is_empty_for_longest_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(groups, "EMPTY_GROUPS_MAX", 2)
+    monkeypatch.setattr(evictions, "EMPTY_GROUPS_MAX", 2)
 
     async def work() -> None:
         async with Node(QUICK) as node:
             start = now_ms()
             for at, name in enumerate(("b", "c", "a", "d")):
                 node.groups.ensure(name)
-                await node.groups.tick(start + at)
+                await node.evictions.tick(start + at)
             assert [group.name for group in node.groups.all()] == ["a", "d"]
 
     run(work())
@@ -202,7 +202,7 @@ def test_an_empty_group_that_is_joined_while_others_are_evicted_stays(
 
             def too_many_now(_: object) -> None:
                 if not (old.members or node.groups.has_members(GROUP, TOPIC)):
-                    monkeypatch.setattr(groups, "EMPTY_GROUPS_MAX", 0)
+                    monkeypatch.setattr(evictions, "EMPTY_GROUPS_MAX", 0)
                     asyncio.get_running_loop().call_soon(join, now_ms())
 
             node.groups.on_change(too_many_now)
@@ -303,15 +303,15 @@ def test_an_empty_group_is_forgotten_after_a_week_and_not_before() -> None:
             await node.settings.learn(GROUP)
             node.beat("m1", -1)
             start = now_ms()
-            await node.groups.tick(start)
-            await node.groups.tick(start + GROUP_EMPTY_MS_MAX - 1)
+            await node.evictions.tick(start)
+            await node.evictions.tick(start + GROUP_EMPTY_MS_MAX - 1)
             assert [group.name for group in node.groups.all()] == [GROUP]
             assert node.beat("m1") > epoch, "a group that is used again is not empty"
-            await node.groups.tick(start + 1)
+            await node.evictions.tick(start + 1)
             node.beat("m1", -1)
-            await node.groups.tick(start + GROUP_EMPTY_MS_MAX)
+            await node.evictions.tick(start + GROUP_EMPTY_MS_MAX)
             assert len(node.groups.all()) == 1
-            await node.groups.tick(start + 2 * GROUP_EMPTY_MS_MAX)
+            await node.evictions.tick(start + 2 * GROUP_EMPTY_MS_MAX)
             assert node.groups.all() == []
             assert node.groups.members(GROUP, TOPIC) == ()
 
@@ -443,7 +443,7 @@ def test_a_member_that_another_node_is_connected_to_stays() -> None:
             return connected & set(member_ids)
 
         async with Node(QUICK) as node:
-            node.groups.elsewhere = elsewhere
+            node.evictions.elsewhere = elsewhere
             node.beat("m1", connection=1)
             node.beat("m2", connection=2)
             await asyncio.sleep(1)
@@ -465,7 +465,7 @@ def test_a_connection_to_another_node_is_no_heartbeat() -> None:
             return member_ids
 
         async with Node(QUICK) as node:
-            node.groups.elsewhere = elsewhere
+            node.evictions.elsewhere = elsewhere
             node.beat("m1", connection=1)
             node.groups.connection_lost(1, now_ms())
             await asyncio.sleep(QUICK.session_timeout_ms / 1000 - 1)

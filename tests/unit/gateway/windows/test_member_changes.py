@@ -126,7 +126,7 @@ def test_why_members_went_is_not_mixed_up(heard: Heard) -> None:
             await settle()
             heard.clear()
             node.groups.connection_lost(1, now_ms())
-            await node.groups.tick(now_ms() + 10_000)  # m2 is evicted
+            await node.evictions.tick(now_ms() + 10_000)  # m2 is evicted
             node.beat("m4")
             node.beat("m3", -1)
             await settle()
