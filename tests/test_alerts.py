@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
@@ -33,8 +33,12 @@ from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_log import GroupLog
+from gateway.listen.certificates import AllCertificates, Certificates, Expiring
 from gateway.listen.counters import Counters, Refused
+from gateway.listen.handshakes import Handshakes
 from gateway.listen.metrics import ServerCollector
+from gateway.listen.repeated_lines import RepeatedLines
+from gateway.listen.tls_metrics import TlsCollector
 from gateway.node.event_loop import look_forever, loop_delays
 from gateway.node.redis_state import redis_troubles
 from gateway.operations.lag import Lag
@@ -62,6 +66,16 @@ def test_every_rule_has_its_story() -> None:
 
 
 # ------------------------------------------------------------------------------------------ a node
+
+
+class PortOfStory:
+    """A port with TLS, as its metrics see it."""
+
+    port = "outside"
+
+    def __init__(self, expires_s: int) -> None:
+        self.expiring = (Expiring("cert_file", 0, expires_s),)
+        self.problem: str | None = None
 
 
 @STORIES.of("KeywayDown")
@@ -183,6 +197,19 @@ async def the_loop_is_busy(watch: Watch) -> None:
     busy = True
     await watch.amiss(20)
     task.cancel()
+
+
+@STORIES.of("KeywayCertificateExpires", "KeywayCertificateNotTaken")
+async def a_certificate_is_old_and_its_successor_is_damaged(watch: Watch) -> None:
+    now_s = asyncio.get_running_loop().time
+    port = PortOfStory(int(now_s()) + 30 * 24 * 3600)
+    certificates = AllCertificates()
+    certificates.ports.append(cast(Certificates, port))
+    watch.register(TlsCollector(certificates, Handshakes(RepeatedLines(lambda: 0))))
+    await watch.calm()
+    port.expiring = (Expiring("cert_file", 0, int(now_s()) + 13 * 24 * 3600),)
+    port.problem = "cert_file: no PEM certificate"
+    await watch.amiss(20)
 
 
 @STORIES.of("KeywayRequestsRefused")

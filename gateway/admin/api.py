@@ -36,6 +36,7 @@ from gateway.admin.node_rows import (
     NodeList,
     ReloadRow,
     StatusRow,
+    TlsReloadRow,
     TopicList,
 )
 from gateway.admin.problems import DESCRIPTION
@@ -380,6 +381,15 @@ OPERATIONS = (
         ReloadRow,
         role=Role.ADMIN,
         action="config.reload",
+        whole=True,
+    ),
+    Operation(
+        "POST",
+        "/v1/tls/reload",
+        "Read the certificates of all ports with TLS again. Unusable files change nothing.",
+        TlsReloadRow,
+        role=Role.OPERATOR,
+        action="tls.reload",
         whole=True,
     ),
     Operation(

@@ -223,6 +223,23 @@ class ConfigRow(Row):
     problem: str | None = None
 
 
+class PortCertificates(Row):
+    """`reloaded`: false if the files cannot be used; `problem` says why, and the certificate of
+    before stays in use. `expires_ms`: the first of them.
+    """
+
+    listener: str
+    reloaded: bool
+    problem: str | None
+    expires_ms: int
+
+
+class TlsReloadRow(Row):
+    """Every port of the node with TLS."""
+
+    listeners: list[PortCertificates]
+
+
 class ReloadRow(Row):
     """`reloaded`: in effect now; `restart`: differ, and need a restart."""
 

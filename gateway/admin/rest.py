@@ -158,7 +158,9 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 Route(DESCRIPTION, show_openapi, methods=["GET"]),
                 *login_routes(parts.access),
                 *distribution_routes(parts.distribution),
-                *supervision_routes(parts.configuration, parts.access.audit),
+                *supervision_routes(
+                    parts.configuration, parts.access.audit, parts.server.certificates
+                ),
             )
         ],
         middleware=[

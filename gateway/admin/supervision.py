@@ -1,4 +1,6 @@
-"""REST for those who run the node: `GET /v1/config`, `POST /v1/config/reload`, `GET /v1/audit`."""
+"""REST for those who run the node: `GET /v1/config`, `POST /v1/config/reload`, `POST
+/v1/tls/reload`, `GET /v1/audit`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,16 @@ from starlette.routing import Route
 from gateway.admin.audit import Audit
 from gateway.admin.configuration import Configuration
 from gateway.admin.limits import ID_MAX
-from gateway.admin.node_rows import AuditList, AuditRow
+from gateway.admin.node_rows import AuditList, AuditRow, PortCertificates, TlsReloadRow
 from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
 from gateway.config.file import ConfigError
+from gateway.listen.certificates import AllCertificates
 
 
-def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route]:
+def supervision_routes(
+    configuration: Configuration, audit: Audit, certificates: AllCertificates
+) -> list[Route]:
     async def show_config(_: Request) -> Response:
         return answered(configuration.shown())
 
@@ -25,6 +30,18 @@ def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route
             return answered(configuration.reload())
         except ConfigError as error:
             raise HTTPException(409, str(error)) from error
+
+    async def reload_tls(_: Request) -> Response:
+        rows = [
+            PortCertificates(
+                listener=it.port,
+                reloaded=done,
+                problem=it.problem,
+                expires_ms=min(each.expires_s for each in it.expiring) * 1000,
+            )
+            for it, done in certificates.reload()
+        ]
+        return answered(TlsReloadRow(listeners=rows))
 
     async def show_audit(request: Request) -> Response:
         limit = limit_of(request)
@@ -42,5 +59,6 @@ def supervision_routes(configuration: Configuration, audit: Audit) -> list[Route
     return [
         Route("/v1/config", show_config, methods=["GET"]),
         Route("/v1/config/reload", reload, methods=["POST"]),
+        Route("/v1/tls/reload", reload_tls, methods=["POST"]),
         Route("/v1/audit", show_audit, methods=["GET"]),
     ]

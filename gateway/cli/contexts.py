@@ -38,6 +38,7 @@ class Context(BaseModel):
 
     admin: str
     token_file: Path | None = None
+    ca_file: Path | None = None  # trusted for https; None: the system's trust store
 
 
 class Contexts(BaseModel):
@@ -145,9 +146,9 @@ def context_list(output: Output = "table") -> None:
         print_data(known.model_dump(mode="json"), output)
         return
     print_table(
-        ("CURRENT", "NAME", "ADMIN", "TOKEN-FILE"),
+        ("CURRENT", "NAME", "ADMIN", "TOKEN-FILE", "CA-FILE"),
         [
-            ("*" if name == known.current else "", name, it.admin, it.token_file)
+            ("*" if name == known.current else "", name, it.admin, it.token_file, it.ca_file)
             for name, it in sorted(known.contexts.items())
         ],
     )
@@ -160,10 +161,15 @@ def context_set(
         str, typer.Option("--admin", callback=_address, help="Address of the node's REST.")
     ] = NODE,
     token_file: Annotated[Path | None, typer.Option(help="File with the token for it.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="PEM file that https trusts.")] = None,
 ) -> None:
     """Add a context, or replace it. The first one becomes the current one."""
     known = _load()
-    made = Context(admin=admin, token_file=None if token_file is None else token_file.absolute())
+    made = Context(
+        admin=admin,
+        token_file=None if token_file is None else token_file.absolute(),
+        ca_file=None if ca_file is None else ca_file.absolute(),
+    )
     _save(
         Contexts(current=known.current or name, contexts={**known.contexts, name: made}),
     )

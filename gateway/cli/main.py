@@ -13,8 +13,8 @@ from gateway.cli import configuration, contexts, filters, groups, keys, node
 from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
 from gateway.cli.doctor import doctor
-from gateway.cli.node_client import use_admin, use_token_file
-from gateway.cli.node_options import CONTEXT_HELP, TOKEN_FILE_HELP
+from gateway.cli.node_client import use_admin, use_ca_file, use_token_file
+from gateway.cli.node_options import CA_FILE_HELP, CONTEXT_HELP, TOKEN_FILE_HELP
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Watching
 from gateway.cli.serve import serve
 from gateway.cli.token import token
@@ -81,11 +81,15 @@ def _root(
             help=TOKEN_FILE_HELP,
         ),
     ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(envvar="KEYWAY_CA_FILE", help=CA_FILE_HELP)
+    ] = None,
     admin: AdminOption = DEFAULT_ADMIN,
 ) -> None:
     """Options of every command that asks a node; they may also stand behind it."""
     use_context(context)
     use_token_file(token_file)
+    use_ca_file(ca_file)
     use_admin(admin)
 
 

@@ -16,12 +16,15 @@ from gateway.cli.contexts import context
 from keyway.terminal.exits import Exit, end
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 ANSWER_S_MAX = 30.0
 TOKEN_VARIABLE = "KEYWAY_TOKEN"  # noqa: S105 - the name of it
 
 _admin: ContextVar[str] = ContextVar("admin", default="")
+_ca_file: ContextVar[Path | None] = ContextVar("ca_file", default=None)
 _token_file: ContextVar[Path | None] = ContextVar("token_file", default=None)
 
 RowT = TypeVar("RowT", bound=BaseModel)
@@ -89,6 +92,30 @@ def use_token_file(path: Path | None) -> None:
     _token_file.set(path)
 
 
+def use_ca_file(path: Path | None) -> None:
+    """For all https questions of this command; None: the context names it, or the
+    system's trust store counts.
+    """
+    _ca_file.set(path)
+
+
+def _trust(*, of_context: bool) -> ssl.SSLContext | bool:
+    """`of_context`: the context's file is for this node. Ends the command if a file cannot be
+    used.
+    """
+    path = _ca_file.get()
+    if path is None and of_context:
+        path = context().ca_file
+    if path is None:
+        return True
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=str(path))
+    except (OSError, ssl.SSLError) as error:
+        end(f"--ca-file {path}: {error.strerror or 'no PEM certificates'}", Exit.CONFIGURATION)
+
+
 def use_admin(address: str) -> None:
     """For all questions of this command that name no other; empty: the context has it."""
     _admin.set(address)
@@ -139,6 +166,7 @@ def ask(
             address.rstrip("/") + path,
             json=body,
             headers=_authorization(of_context=of_context),
+            verify=_trust(of_context=of_context) if address.startswith("https:") else True,
             timeout=ANSWER_S_MAX,
         )
         if response.is_success or response.status_code == also:

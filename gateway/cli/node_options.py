@@ -1,6 +1,7 @@
-"""`--admin`, `--context`, `--token-file`: before a command or behind it; the one behind it wins.
+"""`--admin`, `--context`, `--token-file`, `--ca-file`: before a command or behind it. The
+one behind it wins.
 
-Each command that asks a node has `--admin`. The other two are the same for all of them, so they are
+Each command that asks a node has `--admin`. The others are the same for all of them, so they are
 added here, where the commands are looked up.
 """
 
@@ -13,10 +14,13 @@ from typing import Annotated
 import typer
 
 from gateway.cli import contexts
-from gateway.cli.node_client import use_token_file
+from gateway.cli.node_client import use_ca_file, use_token_file
 from keyway.terminal.watching import Click
 
 CONTEXT_HELP = "Name of the node (see `keyway context`). Default: the current one."
+CA_FILE_HELP = (
+    "PEM file that https:// trusts. Default: KEYWAY_CA_FILE, or the system's trust store."
+)
 TOKEN_FILE_HELP = "File with the token for the node's REST. Default: KEYWAY_TOKEN."  # noqa: S105
 
 
@@ -25,7 +29,7 @@ def with_node_options(command: Click) -> Click:
     for found in getattr(command, "commands", {}).values():
         with_node_options(found)
     names = {it.name for it in command.params}
-    if "admin" in names and not names & {"context", "token_file"}:
+    if "admin" in names and not names & {"context", "token_file", "ca_file"}:
         command.params = [*command.params, *_options()]
     return command
 
@@ -33,6 +37,11 @@ def with_node_options(command: Click) -> Click:
 def _context_chosen(name: str | None) -> None:
     if name is not None:
         contexts.use_context(name)
+
+
+def _ca_file_chosen(path: Path | None) -> None:
+    if path is not None:
+        use_ca_file(path)
 
 
 def _token_file_chosen(path: Path | None) -> None:
@@ -53,6 +62,9 @@ def _options() -> tuple[Click, ...]:
         ] = None,
         token_file: Annotated[
             Path | None, typer.Option(callback=_token_file_chosen, help=TOKEN_FILE_HELP)
+        ] = None,
+        ca_file: Annotated[
+            Path | None, typer.Option(callback=_ca_file_chosen, help=CA_FILE_HELP)
         ] = None,
     ) -> None:
         pass

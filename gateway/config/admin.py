@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from gateway.config.section import Port, Section
+from gateway.config.tls import ServerTls
 from gateway.core.limits import MASK_RULES_MAX, TOKENS_MAX
 
 
@@ -77,6 +78,8 @@ class AdminSection(Section):
     """The port that `keyway group` asks by default."""
     tokens: Annotated[tuple[TokenSection, ...], Field(max_length=TOKENS_MAX)] = ()
     """The tokens that REST accepts."""
+    tls: ServerTls | None = None
+    """TLS of REST, the dashboard and metrics. Without it: plain HTTP."""
     clusters_file: Path | None = None
     """The clusters' file, for the dashboard's links, `/v1/clusters`, `/v1/links`, `/v1/offsets` and
     `/v1/schemas`. Without it: 404.

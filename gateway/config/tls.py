@@ -24,8 +24,8 @@ class TlsVersion(StrEnum):
 
 
 class ServerTls(Section):
-    """TLS of the port. The files are PEM. They are read again when they change. Files that
-    cannot be used leave the certificate as it is.
+    """TLS of the port. The files are PEM. They are read again when they change, at SIGHUP, and at
+    `POST /v1/tls/reload`. Files that cannot be used leave the certificate as it is.
     """
 
     cert_file: Path
@@ -40,7 +40,8 @@ class ServerTls(Section):
 
 class ListenerTls(ServerTls):
     """TLS towards the clients of this listener. The files are PEM. They are read again when they
-    change. Files that cannot be used leave the certificate as it is.
+    change, at SIGHUP, and at `POST /v1/tls/reload`. Files that cannot be used leave the certificate
+    as it is.
     """
 
     client_auth: ClientAuth = ClientAuth.NONE

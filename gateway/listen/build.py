@@ -6,6 +6,7 @@ import asyncio
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gateway.config.file import ConfigError
@@ -15,6 +16,7 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.certificates import UnusableFiles
 from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
 from gateway.listen.server import TOO_MANY, Server, ServerSettings
+from gateway.listen.tls_metrics import TlsCollector
 from gateway.part import Part, Trouble
 from gateway.upstream.build import UpstreamRoom
 
@@ -30,9 +32,10 @@ def build(
     upstream: UpstreamRoom,
     tasks: asyncio.TaskGroup,
     now_ms: Callable[[], int],
+    reload: asyncio.Event,
 ) -> Part[ListenRoom]:
-    """The server forwards everything until `server.answer(handlers)` says otherwise. Raises
-    ConfigError for TLS files that cannot be used.
+    """The server forwards everything until `server.answer(handlers)` says otherwise. `reload`: when
+    it is set, certificates are read again. Raises ConfigError for TLS files that cannot be used.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -51,7 +54,8 @@ def build(
 
     async def troubles() -> Sequence[Trouble]:
         refused = server.admission.refused
-        return [Trouble(f"{refused} clients refused: {TOO_MANY}")] if refused else []
+        found = [Trouble(f"{refused} clients refused: {TOO_MANY}")] if refused else []
+        return [*found, *(Trouble(line) for line in server.certificates.troubles())]
 
     async def start() -> None:
         server.start(tasks)
@@ -62,10 +66,16 @@ def build(
         collectors=(
             ServerCollector(server.counters, open_connections),
             TopicTrafficCollector(server.counters.apis.topics),
+            TlsCollector(server.certificates, server.handshakes),
         ),
         troubles=troubles,
+        warnings=server.certificates.warnings,
         figures=figures,
         start=start,
-        background=(server.bounds.look_forever, server.certificates.look_forever),
+        background=(
+            server.bounds.look_forever,
+            server.certificates.look_forever,
+            partial(server.certificates.reload_at, reload),
+        ),
         drain=server.drain,
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
 from gateway.core.tls.certificates import expires_s, pem_blocks
-from gateway.listen.limits import CERTIFICATES_LOOK_S
+from gateway.listen.limits import CERTIFICATE_WARNING_S, CERTIFICATES_LOOK_S
 from gateway.listen.settings import TlsFiles
 from gateway.listen.tls_context import AskedContext, server_context
 
@@ -31,7 +32,7 @@ class UnusableFiles(Exception):
 class Expiring:
     """A certificate of one of the files."""
 
-    file: Path
+    file: str  # the option that names it
     position: int  # in its file; the first of cert_file is the port's own
     expires_s: int  # seconds since the epoch
 
@@ -45,6 +46,16 @@ class Certificates:
         self.problem: str | None = None  # why the files as they are now are not in use
         self._state = _state_of(files)
         self.context, self.expiring = _load(files)
+
+    def following(self) -> ssl.SSLContext:
+        """For a server that keeps its context: each of its connections gets the newest one."""
+        first = self.context
+
+        def take_newest(asked: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            asked.context = self.context
+
+        first.sni_callback = take_newest
+        return first
 
     def changed(self) -> bool:
         """Since the last look; or what is there is not in use, and may be by now."""
@@ -69,11 +80,16 @@ class Certificates:
         return True
 
 
-class AllCertificates:
-    """Those of every port of the node."""
+def _wall_s() -> float:
+    return datetime.now(UTC).timestamp()
 
-    def __init__(self) -> None:
+
+class AllCertificates:
+    """Those of every port of the node. `wall_s`: the time that certificates are bound to."""
+
+    def __init__(self, wall_s: Callable[[], float] = _wall_s) -> None:
         self.ports: list[Certificates] = []
+        self._wall_s = wall_s
         self.reloads = 0
         self.reloads_failed = 0
 
@@ -84,6 +100,32 @@ class AllCertificates:
         """Each port, and whether its files could be used."""
         return [(it, self._reload(it)) for it in self.ports]
 
+    def troubles(self) -> list[str]:
+        """A line for each certificate that is over: clients refuse it."""
+        now_s = self._wall_s()
+        return [
+            f"listener {port.port}: {_place(it)} expired on {_day(it)}"
+            for port in self.ports
+            for it in port.expiring
+            if it.expires_s <= now_s
+        ]
+
+    def warnings(self) -> list[str]:
+        """A line for each one that ends soon, and for files that cannot be used."""
+        now_s = self._wall_s()
+        soon = [
+            f"listener {port.port}: {_place(it)} expires on {_day(it)}"
+            for port in self.ports
+            for it in port.expiring
+            if now_s < it.expires_s <= now_s + CERTIFICATE_WARNING_S
+        ]
+        unused = [
+            f"listener {port.port}: the certificate of before stays in use: {port.problem}"
+            for port in self.ports
+            if port.problem is not None
+        ]
+        return [*unused, *soon]
+
     def look(self) -> None:
         for it in self.ports:
             if it.changed():
@@ -93,6 +135,12 @@ class AllCertificates:
         while True:
             await asyncio.sleep(CERTIFICATES_LOOK_S)
             self.look()
+
+    async def reload_at(self, event: asyncio.Event) -> None:
+        while True:
+            await event.wait()
+            event.clear()
+            self.reload()
 
     def _reload(self, certificates: Certificates) -> bool:
         known = certificates.problem
@@ -134,6 +182,17 @@ def _unusable(files: TlsFiles, what: str, error: ssl.SSLError) -> str:
     )
 
 
+def _place(it: Expiring) -> str:
+    return f"certificate {it.position} of {it.file}" if it.position else f"certificate of {it.file}"
+
+
+def _day(it: Expiring) -> str:
+    try:
+        return datetime.fromtimestamp(it.expires_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError):  # beyond the year 9999
+        return "a day that no calendar has"
+
+
 def _named(files: TlsFiles) -> str:
     key = "" if files.key_file is None else f", key_file {files.key_file}"
     return f"cert_file {files.cert_file}{key}"
@@ -142,12 +201,13 @@ def _named(files: TlsFiles) -> str:
 def _expiring(files: TlsFiles) -> list[Expiring]:
     """Raises OSError, ValueError."""
     found = []
-    for path in (files.cert_file, files.client_ca_file):
+    for option in ("cert_file", "client_ca_file"):
+        path = getattr(files, option)
         if path is None:
             continue
         blocks = pem_blocks(path.read_text(encoding="ascii", errors="replace"))
         ends = [expires_s(ssl.PEM_cert_to_DER_cert(block)) for block in blocks]
-        found += [Expiring(path, position, end) for position, end in enumerate(ends)]
+        found += [Expiring(option, position, end) for position, end in enumerate(ends)]
     return found
 
 

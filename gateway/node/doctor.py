@@ -254,8 +254,12 @@ async def _node_listens(admin: AdminSection) -> bool:
     host = "127.0.0.1" if admin.host in ("", "0.0.0.0") else admin.host  # noqa: S104
     host = f"[{host}]" if ":" in host else host
     try:
-        async with httpx.AsyncClient(timeout=DOCTOR_ANSWER_MS_MAX / 1000) as client:
-            answer = await client.get(f"http://{host}:{admin.port}/health/live")
+        # Whoever answers on a port of this machine; no secret is sent.
+        async with httpx.AsyncClient(
+            timeout=DOCTOR_ANSWER_MS_MAX / 1000, verify=admin.tls is None
+        ) as client:
+            scheme = "http" if admin.tls is None else "https"
+            answer = await client.get(f"{scheme}://{host}:{admin.port}/health/live")
             return bool(answer.json() == {"status": "alive"})
     except (httpx.HTTPError, ValueError):
         return False

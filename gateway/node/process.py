@@ -55,10 +55,16 @@ async def _serve(config: Config, source: ConfigSource, redis: RedisAddress) -> N
         log.info("signal_received", signal=number.name)
         stop.set()
 
-    for number in ending_signals(hangup_ignored=signal.getsignal(signal.SIGHUP) is signal.SIG_IGN):
+    reloads = reloads_at_hangup(config)
+    ignored = reloads or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in ending_signals(hangup_ignored=ignored):
         loop.add_signal_handler(number, stop_for, number)
+    hangup = asyncio.Event()
+    if reloads:
+        loop.add_signal_handler(signal.SIGHUP, hangup.set)
     tasks = asyncio.TaskGroup()
-    process = Process(process_part(stop), redis, tasks, steady(time.time_ns, time.monotonic_ns))
+    clock = steady(time.time_ns, time.monotonic_ns)
+    process = Process(process_part(stop), redis, tasks, clock, hangup)
     parts = wire(config, source, process)
     log.info("starting", version=version_line(), upstream=config.upstream.bootstrap_servers)
     await run_parts(parts, tasks, stop)
@@ -66,10 +72,15 @@ async def _serve(config: Config, source: ConfigSource, redis: RedisAddress) -> N
 
 def ending_signals(*, hangup_ignored: bool) -> tuple[signal.Signals, ...]:
     """Signals that drain and end the node. SIGHUP (the terminal has gone) is one, as for a Kafka
-    broker, unless the process was started to ignore it (`nohup`).
+    broker, unless the process was started to ignore it (`nohup`), or reads certificates then.
     """
     ends = (signal.SIGTERM, signal.SIGINT)
     return ends if hangup_ignored else (*ends, signal.SIGHUP)
+
+
+def reloads_at_hangup(config: Config) -> bool:
+    """With TLS, SIGHUP reads the certificates again, as services do, and ends nothing."""
+    return config.admin.tls is not None or any(it.tls is not None for it in config.listen.all())
 
 
 def process_part(stop: asyncio.Event) -> Part[None]:

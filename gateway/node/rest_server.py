@@ -9,18 +9,29 @@ import uvicorn
 from starlette.applications import Starlette
 
 from gateway.config.admin import AdminSection
+from gateway.config.file import ConfigError
+from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
 from gateway.listen.listeners import listening_socket
+from gateway.node.settings import tls_files
 from gateway.part import Part
+
+REST = "rest"  # in the place of a listener's name
 
 
 class RestServer:
-    def __init__(self, section: AdminSection, app: Starlette) -> None:
+    """`certificates`: None: plain HTTP."""
+
+    def __init__(
+        self, section: AdminSection, app: Starlette, certificates: Certificates | None
+    ) -> None:
         self._section = section
         # The audit names the peer of the connection: anybody may write X-Forwarded-For.
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", proxy_headers=False
         )
         config.load()
+        if certificates is not None:
+            config.ssl = certificates.following()
         # Not `serve()`: that installs signal handlers of its own.
         self._server = uvicorn.Server(config)
         self._server.lifespan = config.lifespan_class(config)
@@ -46,9 +57,18 @@ class RestServer:
             self._listening.close()
 
 
-def build(section: AdminSection, app: Starlette) -> Part[None]:
-    """It serves once all parts are ready, and until the very end."""
-    server = RestServer(section, app)
+def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -> Part[None]:
+    """It serves once all parts are ready, and until the very end. Raises ConfigError for TLS files
+    that cannot be used.
+    """
+    certificates = None
+    if section.tls is not None:
+        try:
+            certificates = Certificates(REST, tls_files(section.tls))
+        except UnusableFiles as unusable:
+            raise ConfigError(f"admin.tls: {unusable}") from unusable
+        all_of_node.add(certificates)
+    server = RestServer(section, app, certificates)
     return Part(
         name="rest",
         room=None,

@@ -35,6 +35,7 @@ class Process:
     redis: RedisAddress
     tasks: asyncio.TaskGroup
     now_ms: Callable[[], int]
+    hangup: asyncio.Event  # set by SIGHUP, where that is to read the certificates again
 
 
 def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[Any]]:
@@ -45,7 +46,9 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     cluster = upstream.build(cluster_settings)
     group_log = GroupLog(now_ms)
     reader = reading.build(cluster.room, group_log)
-    server = listen.build(server_settings(config, cluster_settings), cluster.room, tasks, now_ms)
+    server = listen.build(
+        server_settings(config, cluster_settings), cluster.room, tasks, now_ms, process.hangup
+    )
     nodes = routing.build(config, cluster.room, server.room, redis.room.client)
     owners = nodes.room.owners
     groups = members.build(config, cluster.room, server.room, owners, redis.room.client, now_ms)
@@ -80,5 +83,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         [*parts, server],
         now_ms,
     )
-    rest = rest_server.build(config.admin, app.room)  # binds its port before clients can come
+    rest = rest_server.build(
+        config.admin, app.room, server.room.server.certificates
+    )  # binds its port before clients can come
     return [*parts, app, rest, server, memory.build(reader.room), *routing.joining(nodes.room)]

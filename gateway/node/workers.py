@@ -26,7 +26,7 @@ from gateway.node.limits import (
     WORKER_RETRY_S_MIN,
     WORKER_STOP_S_MAX,
 )
-from gateway.node.process import StartError, ending_signals, first_error
+from gateway.node.process import StartError, ending_signals, first_error, reloads_at_hangup
 from gateway.node.redis_state import running_redis
 from gateway.node.worker_config import check
 from keyway.terminal.exits import Exit
@@ -48,7 +48,7 @@ def run_workers(config: Config, count: int, command: Command) -> None:
         with running_redis(config.state) as redis:
             url = None if redis.watch is None else redis.url
             workers = Workers([command(number, url) for number in range(count)])
-            asyncio.run(_serve(workers, redis.watch))
+            asyncio.run(_serve(workers, redis.watch, reloads=reloads_at_hangup(config)))
     except (SetupError, CannotListen) as error:
         raise StartError(str(error)) from error
     except ExceptionGroup as group:
@@ -58,11 +58,14 @@ def run_workers(config: Config, count: int, command: Command) -> None:
         raise StartError(str(first_error(cannot))) from group
 
 
-async def _serve(workers: Workers, watch: RedisWatch | None) -> None:
+async def _serve(workers: Workers, watch: RedisWatch | None, *, reloads: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in ending_signals(hangup_ignored=signal.getsignal(signal.SIGHUP) is signal.SIG_IGN):
+    ignored = reloads or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in ending_signals(hangup_ignored=ignored):
         loop.add_signal_handler(number, stop.set)
+    if reloads:
+        loop.add_signal_handler(signal.SIGHUP, workers.hang_up)
     async with asyncio.TaskGroup() as tasks:
         watching = None if watch is None else tasks.create_task(watch.run())
         await workers.run(stop)
@@ -90,6 +93,12 @@ class Workers:
             for number in sorted(self._children):
                 await self._stop(number)
             log.info("stopped")
+
+    def hang_up(self) -> None:
+        """Every worker reads its certificates again."""
+        for child in self._children.values():
+            if child.poll() is None:
+                child.send_signal(signal.SIGHUP)
 
     async def _keep(self, number: int) -> None:
         loop, pause_s = asyncio.get_running_loop(), WORKER_RETRY_S_MIN

@@ -59,6 +59,7 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
     ("GET", "/v1/connections?broker=bootstrap&after=1&host=h", None),
     ("GET", "/v1/config", None),
     ("POST", "/v1/config/reload", None),
+    ("POST", "/v1/tls/reload", None),
     ("GET", "/v1/audit?who=a&limit=3&after=7", None),
     ("GET", "/v1/login", None),
     ("POST", "/v1/login", {"token": "t"}),

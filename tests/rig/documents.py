@@ -19,10 +19,10 @@ from typing import Any
 import yaml
 
 from gateway.embedded.jars import kafka_classpath, kafka_libs, shared_classes
-from gateway.embedded.process import kill_child, start_child
+from gateway.embedded.process import free_ports, kill_child, start_child
 from tests.rig import fork_server
 from tests.rig.clients.java_programs import JVM_OPTIONS
-from tests.rig.gateway_process import REPOSITORY, GatewayProcess
+from tests.rig.gateway_process import BROKER_IDS_MAX, REPOSITORY, GatewayProcess
 from tests.rig.patience import patient_s, wait_until
 from tests.rig.quick_start import server
 from tests.rig.transcripts import Command, File, same_lines, steps
@@ -99,6 +99,7 @@ class Page:
     def __init__(self, node: GatewayProcess, directory: Path) -> None:
         self.node = node
         self.directory = directory
+        self.ports: dict[int, int] = {}  # of further listeners, as the page and the node have them
         self._programs: list[subprocess.Popen[bytes]] = []
         self._files: set[str] = set()
         self._environment = _environment(node, directory)
@@ -108,7 +109,7 @@ class Page:
         for step in page:
             if isinstance(step, File):
                 (self.directory / step.name).write_text(self._ours(step.text))
-                if not step.name.endswith(".yaml"):  # a configuration is no program
+                if not step.name.endswith((".yaml", ".properties")):  # they are no programs
                     self._files.add(step.name)
             elif reason_not_to_run(step.line) is None:
                 program = set(step.line.split()) & self._files
@@ -160,6 +161,8 @@ class Page:
         yield "127.0.0.1:9192", self.node.bootstrap
         yield "127.0.0.1:9180", self.node.admin
         yield "127.0.0.1:9201", self.node.address_of(1)
+        for shown, ours in self.ports.items():
+            yield f"127.0.0.1:{shown}", f"127.0.0.1:{ours}"
 
     def _ours(self, text: str) -> str:
         for shown, ours in self._addresses():
@@ -214,16 +217,47 @@ def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
     """Runs the page and leaves its node and its programs up for the test's own steps."""
     page = steps((REPOSITORY / document).read_text(encoding="utf-8"))
     settings = settings_of(page)
-    with GatewayProcess(
+    place, ports = directory / "page", dict[int, int]()
+    admin, listeners = _placed(settings, place, ports)
+    node = GatewayProcess(
         directory / "node",
         upstream,
         groups=settings.get("groups", ()),
         state=settings.get("state"),
-        admin=settings.get("admin"),
-    ) as node:
-        running = Page(node, directory / "page")
+        admin=admin,
+        listeners=listeners,
+    )
+    running = Page(node, place)
+    running.ports = ports
+    # Files that the configuration names are made by the commands before it.
+    first = page.index(next(it for it in page if isinstance(it, File))) if listeners else 0
+    running.play(page[:first])
+    with node:
         try:
-            running.play(page)
+            running.play(page[first:])
             yield running
         finally:
             running.stop()
+
+
+def _placed(
+    settings: dict[str, Any], place: Path, ports: dict[int, int]
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The sections `admin` and `listen` with files of the page's folder and with free ports; of the
+    listeners the ones behind the first, which every node of a test has.
+    """
+
+    def own_files(section: dict[str, Any]) -> dict[str, Any]:
+        tls = {
+            name: str(place / value) if name.endswith("_file") else value
+            for name, value in section.get("tls", {}).items()
+        }
+        return {**section, "tls": tls} if tls else section
+
+    listeners = []
+    for listener in settings.get("listen", [])[1:]:
+        free = free_ports(BROKER_IDS_MAX + 1)
+        ports[listener["bootstrap_port"]] = free
+        listeners.append(own_files({**listener, "bootstrap_port": free, "port_base": free + 1}))
+    admin = settings.get("admin")
+    return None if admin is None else own_files(admin), listeners

@@ -37,6 +37,7 @@ class GatewayProcess:
         groups: Sequence[Settings] = (),
         redis_url: str | None = None,
         listen: Mapping[str, Any] | None = None,
+        listeners: Sequence[Settings] = (),
         state: Mapping[str, Any] | None = None,
         admin: Mapping[str, Any] | None = None,
         nodes: Mapping[str, Any] | None = None,
@@ -46,8 +47,9 @@ class GatewayProcess:
         afresh: bool = False,
         workers: int = 1,
     ) -> None:
-        """`stderr`: where bash leads it, such as ">/dev/full"; None: to the log. `command`: of
-        another Keyway than the checkout's, which then is not the working directory either.
+        """`listeners`: beside the plain one. `stderr`: where bash leads it, such as ">/dev/full";
+        None: to the log. `command`: of another Keyway than the checkout's, which then is not the
+        working directory either.
         `afresh`: a Python of its own, not a fork of one that has imported Keyway.
         """
         directory.mkdir(parents=True, exist_ok=True)
@@ -63,14 +65,12 @@ class GatewayProcess:
             if redis_url is None
             else {"redis_url": redis_url}
         )
+        plain = {"host": "127.0.0.1", "bootstrap_port": first, "port_base": self.port_base}
         settings: Settings = {
             "upstream": {"bootstrap_servers": upstream},
-            "listen": {
-                "host": "127.0.0.1",
-                "bootstrap_port": first,
-                "port_base": self.port_base,
-                **(listen or {}),
-            },
+            "listen": {**plain, **(listen or {})}
+            if not listeners
+            else {"listeners": [{"name": "plain", **plain}, *listeners], **(listen or {})},
             "admin": {"host": "127.0.0.1", "port": first + 1, **(admin or {})},
             "state": {**where, **(state or {})},
             "nodes": dict(nodes or {}),

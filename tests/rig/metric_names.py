@@ -39,7 +39,8 @@ def parts() -> list[Part[object]]:
 
     async def wired() -> list[Part[object]]:
         redis = RedisAddress("redis://127.0.0.1:6379/0", None)
-        process = Process(process_part(asyncio.Event()), redis, asyncio.TaskGroup(), lambda: 0)
+        event = asyncio.Event()
+        process = Process(process_part(event), redis, asyncio.TaskGroup(), lambda: 0, event)
         return wire(Config(), ConfigSource(), process)
 
     return asyncio.run(wired())

@@ -101,8 +101,10 @@ class History:
             found.setdefault(kept, []).append(value)
         return {labels: _AGGREGATE[str(expr.op)](values) for labels, values in found.items()}
 
-    def _call(self, expr: Any, at_s: float) -> Vector:
+    def _call(self, expr: Any, at_s: float) -> Vector | float:
         name = expr.func.name
+        if name == "time":
+            return at_s
         if name == "histogram_quantile":
             buckets = self._evaluate(expr.args[1], at_s)
             assert isinstance(buckets, dict)

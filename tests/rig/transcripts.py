@@ -1,7 +1,7 @@
 """Documents as stories: the programs, configuration and commands of a page, in their order.
 
 A fenced block of `console` holds commands (`$ ...`) and the output of each. A block of `python`,
-`java` or `yaml` whose first line names a file (`# consumer.py`) is that file.
+`java`, `yaml` or `properties` whose first line names a file (`# consumer.py`) is that file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-_TITLE = re.compile(r"(?:#|//) (\w[\w.-]*\.(?:py|java|yaml))\n")
+_TITLE = re.compile(r"(?:#|//) (\w[\w.-]*\.(?:py|java|yaml|properties))\n")
 _ID = re.compile(r"(?<![\w+/-])[\w+/-]{22}(?![\w+/-])")  # a Kafka Uuid: 16 bytes in base64
 _LIBRDKAFKA_LOG = re.compile(r"^%\d\|.*\n", re.M)
 _PROMPT = "$ "
