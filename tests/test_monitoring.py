@@ -64,6 +64,8 @@ def labels_of(expr: Any) -> frozenset[str]:
             return selected(expr.vector_selector)
         case promql.AggregateExpr():
             return aggregated(expr)
+        case promql.Call() if expr.func.name == "time":
+            return frozenset()
         case promql.Call():
             inner = labels_of(expr.args[-1])
             return inner - {"le"} if expr.func.name == "histogram_quantile" else inner

@@ -266,8 +266,8 @@ def test_a_context_names_a_node_and_its_token(home: Path, tmp_path: Path) -> Non
         assert east.tokens[-1] == "Bearer mine"
     _, out, _ = keyway("context", "list")
     assert rows(out)[1:] == [
-        ["east", east.address, str(token)],
-        ["*", "west", west.address, "-"],
+        ["east", east.address, str(token), "-"],
+        ["*", "west", west.address, "-", "-"],
     ]
     assert "secret" not in home.read_text()
     assert keyway("context", "remove", "west")[0] == 0

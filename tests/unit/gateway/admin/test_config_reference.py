@@ -58,8 +58,17 @@ def test_every_option_has_its_row(
 
 def test_every_section_has_its_table_and_no_other() -> None:
     assert list(tables(reference(Config))) == [
-        *("", "upstream", "upstream.sasl", "upstream.tls", "listen", "admin"),
-        *("admin.tokens[]", "admin.masks[]", "state", "nodes", "registry_view"),
+        *("", "upstream", "upstream.sasl", "upstream.tls", "listen", "listen.tls"),
+        *("listen.sni", "listen.listeners[]", "listen.listeners[].tls", "listen.listeners[].sni"),
+        *(
+            "admin",
+            "admin.tokens[]",
+            "admin.tls",
+            "admin.masks[]",
+            "state",
+            "nodes",
+            "registry_view",
+        ),
         *("groups[]", "groups[].filters[]"),
     ]
 
