@@ -38,6 +38,7 @@ from tests.bench.profiling import profile
 from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, print_rows, rows_of, write
 from tests.bench.schemas import schemas
+from tests.bench.tls import tls
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
@@ -53,6 +54,7 @@ PARTS = (
     "cost clients",
     "floor",
     "schemas",
+    "tls",
 )
 # Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
@@ -65,6 +67,7 @@ SECONDS_MAX = {
     "cost clients": 90,
     "floor": 120,
     "schemas": 100,
+    "tls": 240,
 }
 # Of a client, of its set-up, of a bound that was passed.
 FAILURES = (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError)
@@ -147,6 +150,7 @@ def measure(
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
         "floor": lambda rounds: share_fetch(bench, rounds),
+        "tls": lambda rounds: tls(bench, rounds),
         "schemas": lambda rounds: schemas(bench.kafka.bootstrap_servers, rounds),
     }
     for name in [*(["throughput"] if cases else []), *parts]:

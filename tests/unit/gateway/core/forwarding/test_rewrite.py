@@ -200,6 +200,19 @@ def test_listeners_where_upstream_has_passwords_and_the_gateway_a_number() -> No
     assert b"SASL_PLAINTEXT://[::1]:9201" in frame
 
 
+@pytest.mark.parametrize(("sasl", "protocol"), [(True, b"SASL_SSL"), (False, b"SSL")])
+def test_listeners_where_clients_speak_tls(sasl: bool, protocol: bytes) -> None:
+    configs = [{"Name": "listeners", "Value": "x"}]
+    message = {"Results": [{"ResourceType": 4, "ResourceName": "1", "Configs": configs}]}
+    shown = read(
+        Rewrite(ApiKey.DESCRIBE_CONFIGS, 4, response(ApiKey.DESCRIBE_CONFIGS, 4, message)[4:])
+    )
+    frame = write(shown, ADDRESSES, rules([], sasl=sasl), secure=True)
+    at = frame.index(b"SSL://gate:9201")
+    assert frame[at + 3 - len(protocol) : at + 3] == protocol
+    assert (b"SASL_" in frame) == sasl
+
+
 def test_configs_without_addresses_keep_their_values() -> None:
     names = ["log.retention.ms", "listener.security.protocol.map"]
     configs = [{"Name": name, "Value": "x"} for name in names]
