@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from keyway.clusters.core.names import compile_pattern
 from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
@@ -93,6 +95,62 @@ def test_a_long_chain_of_references_needs_no_deep_stack() -> None:
     chain = [version(f"a-{at}-value", at, f"a-{at + 1}-value") for at in range(count)]
     found = made(*chain, version(f"a-{count}-value", count))
     assert len(found.versions) == count + 1
+
+
+def test_the_longest_way_to_a_leaf_decides_the_order() -> None:
+    """Also where the source's order is the other way round, as of a registry that is read by id."""
+    found = made(
+        version("a-x-value", 1, "a-z-value", "a-y-value"),
+        version("a-y-value", 2, "a-z-value"),
+        version("a-z-value", 3),
+    )
+    assert [it.id for it in found.in_order(found.versions)] == [3, 2, 1]
+
+
+def test_a_subject_that_loses_one_of_two_versions_has_the_other() -> None:
+    source = Contents()
+    first, second = version("a-x-value", 1), replace(version("a-x-value", 2), version=Version(2))
+    for at, it in enumerate((first, second)):
+        source.put(it, at)
+    found = desired(source, NAMES, lambda _subject: True)
+    source.remove(second.place)
+    follow(found)
+    assert found.subjects == {"b-x-value": 1}
+    source.remove(first.place)
+    follow(found)
+    assert found.subjects == {}
+
+
+def test_what_was_brought_goes_with_its_last_user_and_not_before() -> None:
+    """Each version of a subject by itself, and also if others come in the same moment."""
+    source = Contents()
+    second = replace(version("a-y-value", 2, text='"bytes"'), version=Version(2))
+    refers = replace(
+        version("a-x2-value", 4, text='"int"'),
+        schema=Schema("AVRO", '"int"', (Reference("y", "a-y-value", Version(2)),)),
+    )
+    users = (version("a-x1-value", 3, "a-y-value"), refers)
+    for at, it in enumerate((version("a-y-value", 1), second, *users)):
+        source.put(it, at)
+    found = desired(source, NAMES, lambda subject: subject.startswith("a-x"))
+    assert brought(found) == {1, 2}
+    source.remove(users[0].place)
+    follow(found)
+    assert brought(found) == {2}
+    source.remove(users[1].place)
+    source.put(version("a-x9-value", 9), 9)  # in the same moment
+    follow(found)
+    assert brought(found) == set()
+    assert found.left_alone == {"b-y-value"}
+
+
+def follow(found: Desired) -> None:
+    for _ in found.catch_up():
+        continue
+
+
+def brought(found: Desired) -> set[int]:
+    return {number for subject, number in found.versions if subject == "b-y-value"}
 
 
 def test_what_is_followed_brings_what_it_refers_to() -> None:
