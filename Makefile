@@ -39,22 +39,28 @@ help: ## this list
 setup: $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/connector $(STAMPS)/browser $(STAMPS)/prometheus ## virtual environment, packages, jars of Kafka and Spark (instant when done)
 	@:
 
-# The packages that compile, and those that the compiled modules import (their types are compiled in).
-$(STAMPS)/base: pyproject.toml setup.py
+$(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "keyway: no Python >= 3.11 found: install one, or make PYTHON=/path/to/python3"; exit 1; }
 	@echo "keyway: installing packages into $(VENV)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
+
+# The packages that compile, and those that the compiled modules import (their types are compiled in).
+$(STAMPS)/base: pyproject.toml setup.py | $(VENV)/bin/python
 	@mkdir -p $(STAMPS) && $(BIN)/python -c '$(BASE)' > build/base.txt
 	@$(PIP) -r build/base.txt
 	@touch $@
 
+# Spark's package comes as sources, 400 MB of jars: pip makes a wheel of them, in half the time if it
+# does not compress what is compressed. It brings the Ivy that fetches Kafka's jars, so it comes
+# beside the rest.
+$(STAMPS)/spark: pyproject.toml | $(VENV)/bin/python
+	@mkdir -p $(STAMPS) && $(PIP) --config-settings=--build-option=--compression=stored "$$($(BIN)/python -c '$(SPARK)')"
+	@touch $@
+
 # The packages of the demos. A checkout of before October 2026 installed itself as `keyway`, with the
 # same command.
-# Spark's package comes as sources, 400 MB of jars: pip makes a wheel of them, in half the time if it
-# does not compress what is compressed.
-$(STAMPS)/packages: $(STAMPS)/base
+$(STAMPS)/packages: $(STAMPS)/base $(STAMPS)/spark
 	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway
-	@$(PIP) --config-settings=--build-option=--compression=stored "$$($(BIN)/python -c '$(SPARK)')"
 	@KEYWAY_COMPILE=0 $(PIP) -e '.[demo]'
 	@touch $@
 
@@ -63,7 +69,7 @@ $(STAMPS)/venv: $(STAMPS)/packages
 	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
 	@touch $@
 
-$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/packages
+$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/spark
 	@$(BIN)/python -m gateway.embedded.jars
 	@touch $@
 
@@ -73,7 +79,7 @@ $(STAMPS)/class-archive: gateway/embedded/class_archive.py $(STAMPS)/jars
 	@touch $@
 
 # Spark's Kafka connector: neither a test nor a demo waits for its download. Ivy and Spark say much.
-$(STAMPS)/connector: spark/session.py $(STAMPS)/packages
+$(STAMPS)/connector: spark/session.py $(STAMPS)/spark
 	@echo "keyway: fetching Spark's Kafka connector"
 	@$(BIN)/python -m spark.session > build/connector.log 2>&1 || { tail -3 build/connector.log; echo "keyway: Spark's Kafka connector could not be fetched: see build/connector.log"; exit 1; }
 	@touch $@
@@ -120,10 +126,18 @@ $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 ready:
 	@$(MAKE) -s --no-print-directory -j3 $(STAMPS)/venv $(STAMPS)/class-archive $(STAMPS)/browser $(STAMPS)/prometheus $(STAMPS)/apicurio $(STAMPS)/spark-archive $(STAMPS)/compiled
 
-# What a demo needs, and nothing of the tests.
+# What a demo begins with, and nothing of the tests. It compiles nothing: a minute and a half of CPU
+# is more than a first demo wins by it. What is compiled already stays so, also after an edit.
+COMPILED := $(wildcard gateway/core/wire/*.so)
 .PHONY: demo-ready
 demo-ready:
-	@$(MAKE) -s --no-print-directory -j3 $(STAMPS)/connector $(STAMPS)/jars $(STAMPS)/compiled
+	@$(MAKE) -s --no-print-directory -j3 $(STAMPS)/packages $(STAMPS)/jars $(if $(COMPILED),$(STAMPS)/compiled)
+
+# A demo needs Spark's connector when its first half is over, and fetches it beside that. A session
+# that comes earlier waits for the lock of the download.
+.PHONY: play
+play:
+	@$(BIN)/python -m $(PLAY) $(if $(KEEP),--keep)
 
 .PHONY: interpreted
 interpreted: ## removes the compiled modules
@@ -171,15 +185,15 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 
 .PHONY: demo
 demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
-	@$(BIN)/python -m demo $(if $(KEEP),--keep)
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo
 
 .PHONY: demo-clusters
 demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, verified by origin (KEEP=1)
-	@$(BIN)/python -m demo.two_clusters $(if $(KEEP),--keep)
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo.two_clusters
 
 .PHONY: demo-failover
 demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back (KEEP=1)
-	@$(BIN)/python -m demo.failover $(if $(KEEP),--keep)
+	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo.failover
 
 ##@ For a release
 

@@ -180,12 +180,7 @@ def _story(
     console.print(f"flights per carrier, {equal} the data set:")
     console.print(_carriers(by_spark, expected))
     passed = report.passed and whole and bool(outcome.killed) and by_spark == expected
-    console.print(
-        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
-        f" The consumers' logs and keyway.yaml: {where}",
-        style="green" if passed else "red",
-        soft_wrap=True,
-    )
+    _conclude(console, passed, time.monotonic() - started, where)
     if keep:
         places = f"{ports.places}, Kafka itself 127.0.0.1:{ports.kafka}"
         stay(
@@ -195,6 +190,21 @@ def _story(
             check,
         )
     return 0 if passed else 1
+
+
+def _conclude(console: Console, passed: bool, seconds: float, where: Path) -> None:
+    console.print(
+        f"{'All checks held' if passed else 'A CHECK FAILED'}, {seconds:.0f} s."
+        f" The consumers' logs and keyway.yaml: {where}",
+        style="green" if passed else "red",
+        soft_wrap=True,
+    )
+    if not all(compiled.compiled_modules().values()):
+        console.print(
+            "Nothing was compiled for it. `make compile` takes a minute and a half of CPU, and the"
+            " next run is faster.",
+            soft_wrap=True,
+        )
 
 
 def start_gateway(

@@ -11,11 +11,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def commands(target: str, stamps: Path) -> str:
+def commands(target: str, stamps: Path, *words: str) -> str:
     """What would be run."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     made = subprocess.run(
-        ["make", "-n", target, f"STAMPS={stamps}"],
+        ["make", "-n", target, f"STAMPS={stamps}", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -27,11 +27,15 @@ def commands(target: str, stamps: Path) -> str:
 
 @pytest.mark.parametrize("target", ["demo", "demo-clusters", "demo-failover"])
 def test_a_demo_fetches_nothing_of_the_tests(target: str, tmp_path: Path) -> None:
-    shown = commands(target, tmp_path)
-    for needed in ("'.[demo]'", "gateway.embedded.jars", "spark.session", "build_ext"):
+    shown = commands(target, tmp_path, "COMPILED=")
+    for needed in ("'.[demo]'", "gateway.embedded.jars", "spark.session"):
         assert needed in shown
-    for needless in ("'.[dev]'", "chromium", "tests.", "class_archive"):
+    for needless in ("'.[dev]'", "chromium", "tests.", "class_archive", "build_ext"):
         assert needless not in shown
+
+
+def test_a_demo_runs_no_module_that_was_compiled_before_an_edit(tmp_path: Path) -> None:
+    assert "build_ext" in commands("demo", tmp_path, "COMPILED=one.so")
 
 
 def test_the_tests_have_all_of_it(tmp_path: Path) -> None:
