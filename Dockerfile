@@ -10,21 +10,25 @@ COPY offsets offsets
 COPY schema_dist schema_dist
 COPY keyway keyway
 COPY spark spark
-# Keyway's own wheel, with the compiled modules in it, for both images.
+# Keyway's own wheel, with the compiled modules in it, for both images. 0: they stay interpreted.
+ARG KEYWAY_COMPILE=1
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /own .
 
-# Every dependency as a wheel, so that the images need no compiler. Keyway's own is given by its
-# path: no index is asked for its name.
-FROM build AS gateway-wheels
-RUN pip wheel --no-cache-dir --wheel-dir /wheels /own/*.whl
+# An environment for each image, so that the images need no compiler. Keyway's own package is given
+# by its path: no index is asked for its name.
+FROM build AS gateway-environment
+RUN python -m venv --without-pip /opt/keyway \
+    && pip --python /opt/keyway/bin/python install --no-cache-dir /own/*.whl \
+    && find /opt/keyway -name '*.so' -exec strip --strip-unneeded {} +
 
-FROM build AS spark-wheels
-RUN own=$(echo /own/*.whl) && pip wheel --no-cache-dir --wheel-dir /wheels "${own}[demo]"
+FROM build AS spark-environment
+RUN own=$(echo /own/*.whl) && python -m venv --without-pip /opt/keyway \
+    && pip --python /opt/keyway/bin/python install --no-cache-dir "${own}[demo]"
 
 FROM python:3.11.13-slim-bookworm AS gateway
 RUN useradd --create-home --home-dir /var/lib/keyway --uid 10001 keyway
-COPY --from=gateway-wheels /wheels /wheels
-RUN pip install --no-cache-dir --no-index --find-links /wheels keyway-gateway && rm -rf /wheels
+COPY --from=gateway-environment /opt/keyway /opt/keyway
+ENV PATH=/opt/keyway/bin:$PATH
 USER keyway
 WORKDIR /var/lib/keyway
 # The state of the embedded Redis, if no other one is configured.
@@ -37,10 +41,11 @@ ENTRYPOINT ["keyway"]
 CMD ["serve", "--config", "/etc/keyway/keyway.yaml"]
 
 FROM python:3.11.13-slim-bookworm AS spark
-RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+# Java's package links manuals there, and a slim image may lack it.
+RUN mkdir -p /usr/share/man/man1 && apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
-COPY --from=spark-wheels /wheels /wheels
-RUN pip install --no-cache-dir --no-index --find-links /wheels 'keyway-gateway[demo]' && rm -rf /wheels
+COPY --from=spark-environment /opt/keyway /opt/keyway
+ENV PATH=/opt/keyway/bin:$PATH
 RUN useradd --create-home --uid 10001 keyway
 USER keyway
 WORKDIR /home/keyway

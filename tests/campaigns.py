@@ -112,6 +112,16 @@ CAMPAIGNS = {
         ("-m", "tests.bench.parked_scale"),
         _SHORT,
     ),
+    "release": Campaign(
+        "wheels for each Python here and the sdist, installed and tried; SBOM, licences",
+        ("-m", "tests.release"),
+        _SHORT,
+    ),
+    "containers": Campaign(
+        "the images and docker-compose.yml under podman (--interpreted: compiles nothing)",
+        ("-m", "tests.containers"),
+        _SHORT,
+    ),
     "ring": Campaign(
         "how evenly keys are spread, with and without bounded loads; writes build/ring.json",
         ("-m", "tests.bench.ring"),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.bench import parked_scale, ring, window_cost
 from tests.campaigns import CAMPAIGNS, Campaign
+from tests.containers import bases
+from tests.containers.podman import Podman
 from tests.mutation.trial import every_module
 from tests.peers import __main__ as peers
+from tests.release.environments import found_pythons
+from tests.release.licences import licences
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS_MAX = 20
@@ -68,6 +75,43 @@ def test_bench_window(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.setattr(window_cost, "WARM_UP_TURNS", 1)
     window_cost.main()
     assert capsys.readouterr().out
+
+
+def test_release() -> None:
+    """The sources as they are published, this Python among those found, and an SBOM's licences."""
+    this = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert set(found_pythons([this, "2.0"])) == {this}
+    bill = {
+        "components": [
+            {"name": "b", "version": "2", "licenses": [{"license": {"id": "MIT"}}]},
+            {"name": "A", "version": "1", "licenses": [{"expression": "BSD-3-Clause OR MIT"}]},
+            {"name": "c", "version": "3"},
+        ]
+    }
+    assert [(it.package, it.licence) for it in licences(bill)] == [
+        ("A", "BSD-3-Clause OR MIT"),
+        ("b", "MIT"),
+        ("c", ""),
+    ]
+
+
+def test_containers(tmp_path: Path) -> None:
+    """Engine and override as they are written; the stand-ins have the names that are asked for."""
+    podman = Podman(tmp_path / "podman")
+    podman.prepare()
+    engine = tomllib.loads((tmp_path / "podman" / "containers.conf").read_text())
+    assert engine["engine"]["runtime"] == "runc"
+    assert [it.split("=")[0] for it in engine["containers"]["default_ulimits"]] == [
+        "nofile",
+        "nproc",
+    ]
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    override = yaml.safe_load((ROOT / "tests/containers/host-network.yml").read_text())["services"]
+    assert override.keys() == compose.keys()
+    images = {it["image"] for it in compose.values() if "image" in it}
+    images |= set(re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    made = (bases.PYTHON, bases.KAFKA, bases.REDIS)
+    assert images == {re.sub(r"^docker\.io/(library/)?", "", it) for it in made}
 
 
 def test_mutants_are_made_of_every_room_of_the_core() -> None:

@@ -1,0 +1,44 @@
+"""The licences in a CycloneDX SBOM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# In no metadata; from the project's own pages.
+KNOWN: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Licensed:
+    package: str
+    version: str
+    licence: str  # an SPDX expression or id, or the project's own words; empty: unknown
+
+
+def licences(bill: Mapping[str, Any]) -> list[Licensed]:
+    """Of all components, sorted by name."""
+    return sorted(
+        (
+            Licensed(it["name"], it.get("version", ""), _licence(it) or KNOWN.get(it["name"], ""))
+            for it in bill.get("components", ())
+        ),
+        key=lambda row: row.package.lower(),
+    )
+
+
+def table(rows: list[Licensed]) -> str:
+    """For people: Markdown."""
+    head = "| package | version | licence |\n|---|---|---|\n"
+    return head + "".join(f"| {it.package} | {it.version} | {it.licence} |\n" for it in rows)
+
+
+def _licence(component: Mapping[str, Any]) -> str:
+    found = []
+    for entry in component.get("licenses", ()):
+        licence = entry.get("license", {})
+        word = entry.get("expression") or licence.get("id") or licence.get("name", "")
+        if word and word not in found:
+            found.append(word.splitlines()[0][:80])
+    return " / ".join(found)
