@@ -22,9 +22,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.api import Operation
 from gateway.admin.audit import Audit, Subject
 from gateway.admin.failed_logins import FailedLogins
+from gateway.admin.operation import Operation
 from gateway.admin.problems import only_parameters, query
 from gateway.admin.tokens import ANYBODY, Caller, LoginSessions, Tokens, sha256_of
 from gateway.operations.errors import OperationError

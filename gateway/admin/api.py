@@ -6,12 +6,6 @@ no others; a test compares them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from pydantic import BaseModel
-
 from dispatcher.core.model import Reason
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
@@ -33,12 +27,15 @@ from gateway.admin.node_rows import (
     LoggedOut,
     LoginBody,
     MemberList,
+    MoveBody,
+    NodeBody,
     NodeList,
     ReloadRow,
     StatusRow,
     TlsReloadRow,
     TopicList,
 )
+from gateway.admin.operation import EVENTS, GROUP, JSON, METRICS_TEXT, Operation, Parameter
 from gateway.admin.problems import DESCRIPTION
 from gateway.admin.rows import (
     Alive,
@@ -71,17 +68,6 @@ from gateway.config.admin import Role
 from gateway.config.groups import FilterRules
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
-JSON, EVENTS, METRICS_TEXT = "application/json", "text/event-stream", "text/plain"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """`schema`: JSON schema."""
-
-    name: str
-    about: str
-    schema: Mapping[str, Any]
-
 
 def _text(name: str, about: str, **schema: str | int | list[str]) -> Parameter:
     return Parameter(name, about, {"type": "string", **schema})
@@ -95,7 +81,6 @@ def _limit(most: int) -> Parameter:
     return _whole("limit", "Rows of the page.", 1, most)
 
 
-GROUP = _text("group", "The name of a group.", minLength=1, maxLength=GROUP_ID_CHARS_MAX)
 AFTER_NAME = _text("after", "The last name of the page before: its `next`.")
 AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, ID_MAX)
 AFTER_BROKER = _whole("after", "The last broker of the page before: its `next`.", 0, 2**31 - 1)
@@ -131,43 +116,6 @@ PLACES_PAGE = (
     _text("state", "Only partitions in this state.", enum=["idle", "loading", "up"]),
     AFTER_PLACE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """`answer` None: text of type `media`. `also`: another status with the same answer. `role`: the
-    least that may use it; None: open to all. `action`: its name in the audit, if it changes
-    something or shows a value. `whole`: it speaks of all groups, so a token for some of them may
-    not use it. `values`: it is for tokens that may see values.
-    """
-
-    method: str
-    path: str
-    summary: str
-    answer: type[BaseModel] | None
-    body: type[BaseModel] | None = None
-    query: tuple[Parameter, ...] = ()  # required
-    optional: tuple[Parameter, ...] = ()
-    also: int | None = None
-    role: Role | None = Role.VIEWER
-    action: str | None = None
-    whole: bool = False
-    values: bool = False
-    media: str = JSON
-
-    @property
-    def in_path(self) -> tuple[Parameter, ...]:
-        return tuple(it for it in (GROUP,) if f"{{{it.name}}}" in self.path)
-
-    @property
-    def of_group(self) -> bool:
-        """It names a group in its path or its query."""
-        return GROUP in (*self.in_path, *self.query)
-
-    @property
-    def any_query(self) -> bool:
-        """Metrics and health: scrapers and load balancers add parameters of their own."""
-        return not self.path.startswith("/v1/")
 
 
 OPERATIONS = (
@@ -259,6 +207,36 @@ OPERATIONS = (
         ),
     ),
     Operation("GET", "/v1/nodes", "The nodes that share a Redis, and what each owns.", NodeList),
+    Operation(
+        "POST",
+        "/v1/nodes/drain",
+        "The other nodes get all that a node owns, and it gets nothing more.",
+        NodeList,
+        body=NodeBody,
+        role=Role.ADMIN,
+        action="nodes.drain",
+        whole=True,
+    ),
+    Operation(
+        "POST",
+        "/v1/nodes/undrain",
+        "A drained node may own virtual brokers again.",
+        NodeList,
+        body=NodeBody,
+        role=Role.ADMIN,
+        action="nodes.undrain",
+        whole=True,
+    ),
+    Operation(
+        "POST",
+        "/v1/nodes/move",
+        "A virtual broker goes to a node, and stays there.",
+        NodeList,
+        body=MoveBody,
+        role=Role.ADMIN,
+        action="nodes.move",
+        whole=True,
+    ),
     Operation(
         "GET",
         "/v1/connections",

@@ -39,6 +39,7 @@ class Subject:
     topic: str | None = None
     partition: int | None = None
     offsets: str | None = None
+    target: str | None = None
     dry_run: bool = False  # nothing is changed, so nothing is audited
 
 
@@ -80,6 +81,7 @@ class Audit:
                 topic=_cut(subject.topic),
                 partition=subject.partition,
                 offsets=subject.offsets,
+                target=_cut(subject.target),
                 outcome=outcome,
             ),
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from gateway.admin.rows import Body, Row
 
@@ -116,7 +116,8 @@ NodeState = Literal["up", "leaving", "gone"]
 
 class NodeRow(Row):
     """One of the nodes that share a Redis. `gone`: it was not heard of for 6 s; it is shown for an
-    hour. `moving`: virtual brokers that it owns and is about to hand over.
+    hour. `moving`: virtual brokers that it owns and is about to hand over; `placed`: those that an
+    operator has moved to it. `drained`: by an operator, until it is undrained or restarted.
     """
 
     node: str
@@ -125,6 +126,8 @@ class NodeRow(Row):
     owns: list[int]
     moving: list[int]
     heard_ms: int  # ago
+    drained: bool = False
+    placed: list[int] = Field(default_factory=list)
 
 
 class NodeList(Row):
@@ -135,6 +138,22 @@ class NodeList(Row):
     node: str | None
     generation: int
     nodes: list[NodeRow]
+
+
+NodeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
+class NodeBody(Body):
+    """`node`: its name, as `nodes.id` in its keyway.yaml says."""
+
+    node: NodeName
+
+
+class MoveBody(Body):
+    """`broker`: the id of a virtual broker. `node` null: Keyway chooses the owner again."""
+
+    broker: Annotated[StrictInt, Field(ge=0, lt=2**31)]
+    node: NodeName | None
 
 
 class ConnectionRow(Row):
@@ -262,6 +281,7 @@ class AuditRow(Row):
     topic: str | None = None
     partition: int | None = None
     offsets: str | None = None
+    target: str | None = None  # of an order about nodes: the node, or `1 to b`
     outcome: str
     count: int = 1  # refusals of callers without a token: so many since the line before
 

@@ -1,28 +1,93 @@
-"""REST of several nodes: `GET /v1/nodes`."""
+"""REST of several nodes: `GET /v1/nodes`, and an operator's orders, `POST /v1/nodes/drain`,
+`/v1/nodes/undrain`, `/v1/nodes/move`.
+
+Any node takes an order: it is stored in the Redis that all share when the answer leaves, and the
+owners hand over within their next beats. `GET /v1/nodes` shows how far they are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.node_rows import NodeList, NodeRow
-from gateway.admin.problems import answered
+from gateway.admin.access import concerns
+from gateway.admin.node_rows import MoveBody, NodeBody, NodeList, NodeRow
+from gateway.admin.problems import answered, json_body, validated
+from gateway.core.routing.orders import OrderRefused, UnknownBroker, UnknownNode
 from gateway.routing.limits import SESSION_MS
 from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import NodeRow as SharedRow
+from gateway.routing.shared_table import RoutingUnavailable
 
 
 def node_routes(owners: SharedOwners | None) -> list[Route]:
     """None: the node stands alone."""
 
     async def list_nodes(_: Request) -> Response:
-        if owners is None:
-            return answered(NodeList(node=None, generation=0, nodes=[]))
-        rows = [_row(owners, row) for row in owners.rows]
-        return answered(NodeList(node=owners.node_id, generation=owners.generation, nodes=rows))
+        return answered(_list(owners))
 
-    return [Route("/v1/nodes", list_nodes, methods=["GET"])]
+    async def drain(request: Request) -> Response:
+        node = await _named(request)
+        shared = _several(owners)
+        await _order(shared.drain(node))
+        return answered(_list(shared))
+
+    async def undrain(request: Request) -> Response:
+        node = await _named(request)
+        shared = _several(owners)
+        await _order(shared.undrain(node))
+        return answered(_list(shared))
+
+    async def move(request: Request) -> Response:
+        body = validated(MoveBody, await json_body(request, set(MoveBody.model_fields)))
+        concerns(request, target=f"{body.broker} to {body.node or 'any'}")
+        shared = _several(owners)
+        await _order(shared.move(body.broker, body.node))
+        return answered(_list(shared))
+
+    return [
+        Route("/v1/nodes", list_nodes, methods=["GET"]),
+        Route("/v1/nodes/drain", drain, methods=["POST"]),
+        Route("/v1/nodes/undrain", undrain, methods=["POST"]),
+        Route("/v1/nodes/move", move, methods=["POST"]),
+    ]
+
+
+async def _named(request: Request) -> str:
+    """Raises HTTPException."""
+    body = validated(NodeBody, await json_body(request, set(NodeBody.model_fields)))
+    concerns(request, target=body.node)
+    return body.node
+
+
+def _several(owners: SharedOwners | None) -> SharedOwners:
+    """Raises HTTPException."""
+    if owners is None:
+        raise HTTPException(409, "this node stands alone: it has no nodes.id")
+    return owners
+
+
+async def _order(order: Awaitable[None]) -> None:
+    """Raises HTTPException."""
+    try:
+        await order
+    except (UnknownNode, UnknownBroker) as unknown:
+        raise HTTPException(404, str(unknown)) from unknown
+    except OrderRefused as refused:
+        raise HTTPException(409, str(refused)) from refused
+    except RoutingUnavailable as away:
+        raise HTTPException(503, f"nothing is ordered: {away}") from away
+
+
+def _list(owners: SharedOwners | None) -> NodeList:
+    if owners is None:
+        return NodeList(node=None, generation=0, nodes=[])
+    rows = [_row(owners, row) for row in owners.rows]
+    return NodeList(node=owners.node_id, generation=owners.generation, nodes=rows)
 
 
 def _row(owners: SharedOwners, row: SharedRow) -> NodeRow:
@@ -36,4 +101,6 @@ def _row(owners: SharedOwners, row: SharedRow) -> NodeRow:
         owns=sorted(broker for broker, owner in routing.owners.items() if owner == name),
         moving=sorted(routing.handing_over(name)),
         heard_ms=max(0, SESSION_MS - row.alive_ms),
+        drained=name in routing.drained,
+        placed=sorted(broker for broker, at in routing.placed.items() if at == name),
     )

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway.admin.api import JSON, OPERATIONS, Operation, Parameter
+from gateway.admin.api import OPERATIONS
+from gateway.admin.operation import JSON, Operation, Parameter
 from gateway.admin.rows import Problem
 
 _SCHEMAS = "#/components/schemas/"

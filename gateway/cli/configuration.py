@@ -119,5 +119,5 @@ def _audited(it: AuditRow) -> tuple[object, ...]:
     at = datetime.fromtimestamp(it.at_ms / 1_000, UTC)
     return (
         *(f"{at:%Y-%m-%d %H:%M:%S}", it.who, it.role, it.address, it.action, it.group, it.topic),
-        *(it.partition, it.offsets, it.outcome, it.count),
+        *(it.partition, it.offsets or it.target, it.outcome, it.count),
     )

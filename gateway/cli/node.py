@@ -12,7 +12,6 @@ from gateway.admin.node_rows import (
     CallerRow,
     ConnectionList,
     ConnectionRow,
-    NodeList,
     TopicList,
     TopicRow,
 )
@@ -31,12 +30,10 @@ from keyway.terminal.exits import Exit
 
 topics = typer.Typer(help="Topics that Key-Shared groups read.", no_args_is_help=True)
 brokers = typer.Typer(help="Virtual brokers of the node.", no_args_is_help=True)
-nodes = typer.Typer(help="Nodes that share a Redis.", no_args_is_help=True)
 connections = typer.Typer(help="Connections of clients.", no_args_is_help=True)
 
 _TOPIC = ("TOPIC", "PARTITIONS", "LEADERLESS", "TOTAL-LAG", "GROUPS")
 _BROKER = ("BROKER", "ADDRESS", "UPSTREAM", "STATE", "CONNECTIONS", "PARTITIONS", "REASON")
-_NODE = ("NODE", "STATE", "REST", "OWNS", "MOVING", "HEARD-MS")
 _CONNECTION = (
     *("ID", "CLIENT-ID", "HOST", "BROKER", "AGE", "BYTES-IN", "BYTES-OUT", "UNANSWERED", "APIS"),
     *("MEMBERS",),
@@ -87,24 +84,6 @@ def broker_list(
             for it in found.rows
         ]
         return table_view(found.raw, _BROKER, rows)
-
-    show(look, output, watch)
-
-
-@nodes.command("list", cls=Watching)
-def node_list(
-    watch: WatchOption = None,
-    admin: AdminOption = DEFAULT_ADMIN,
-    output: Output = "table",
-) -> None:
-    """List the nodes that share a Redis, and the virtual brokers that each owns."""
-
-    def look() -> View:
-        found = ask(admin, "/v1/nodes", NodeList)
-        rows = [
-            (it.node, it.state, it.admin, it.owns, it.moving, it.heard_ms) for it in found.row.nodes
-        ]
-        return table_view(found.raw, _NODE, rows)
 
     show(look, output, watch)
 

@@ -52,6 +52,12 @@ class Hashes:
         for name in names:
             self.rows.get(key, {}).pop(name, None)
 
+    async def xrevrange(self, key: str, count: int) -> list[Any]:  # noqa: ARG002
+        """Nobody reads what changed."""
+        return []
+
+    async def xadd(self, key: str, entry: object, **limits: object) -> None: ...
+
     async def hgetall(self, key: str) -> dict[bytes, str]:
         return {name.encode(): text for name, text in self.rows.get(key, {}).items()}
 

@@ -57,6 +57,33 @@ def check_adoption(nodes: Nodes) -> None:
     assert [metrics(node)["keyway_nodes_pushes_total"] for node in both] == pushes
 
 
+def check_orders(nodes: Nodes) -> None:
+    """Under load, by the command: each ends when the virtual brokers have moved, and says so."""
+    a, b = nodes.nodes["a"], nodes.nodes["b"]
+
+    def ordered(node: GatewayProcess, *words: str) -> str:
+        status, said, problem = keyway(node, "node", *words)
+        assert status == 0, problem
+        return said
+
+    broker = min(it for it, owner in nodes.owners().items() if owner == "a")
+    assert ordered(b, "move", str(broker), "b") == f"virtual broker {broker}: a to b\n"
+    assert nodes.owners()[broker] == "b"
+    assert ordered(a, "move", str(broker), "b") == "nothing had to move\n"
+    assert ordered(b, "drain", "b").count(" b to a\n") == 2
+    assert set(nodes.owners().values()) == {"a"}
+    status, said, problem = keyway(b, "node", "drain", "a")
+    assert (status, said) == (1, "")
+    assert problem.startswith("keyway: node 'a' cannot be drained: no other node can own virtual")
+    assert "b     up, drained" in ordered(a, "list")
+    assert ordered(b, "undrain", "b").count(" a to b\n") == 1
+    nodes.wait_for_owners("ab")
+    status, said, problem = keyway(a, "node", "move", str(broker), "c")
+    assert (status, problem) == (1, "keyway: no live node is named 'c'; alive: a, b\n")
+    status, said, problem = keyway(a, "node", "move", "77", "b")
+    assert (status, problem) == (1, "keyway: no node listens for virtual broker 77\n")
+
+
 def test_a_node_is_killed_returns_and_is_stopped(
     kafka_pair: KafkaCluster,
     fresh_name: Name,
@@ -81,6 +108,8 @@ def test_a_node_is_killed_returns_and_is_stopped(
             director.play("drain")
             nodes.wait_for_owners("ab")
             director.play("move")
+            nodes.wait_for_owners("ab")
+            check_orders(nodes)
         verdict = load.finish()
         assert verdict.passed, verdict.faults
         assert [cost.act for cost in director.costs()] == [

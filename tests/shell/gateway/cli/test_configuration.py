@@ -76,7 +76,12 @@ def test_the_audit() -> None:
         "outcome": "refused: 401",
         "count": 12,
     }
-    answers = {"/v1/audit?group=g&limit=5": {"audit": [line]}, "/v1/audit": {"audit": [refusal]}}
+    order = line | {"action": "nodes.move", "target": "1 to b"}
+    order |= dict.fromkeys(("group", "topic", "partition", "offsets"))
+    answers = {
+        "/v1/audit?group=g&limit=5": {"audit": [line]},
+        "/v1/audit": {"audit": [order, refusal]},
+    }
     with stand_in(answers) as rest:
         command = ("audit", "--group", "g", "--limit", "5", "--admin", rest.address)
         code, out, _ = keyway(*command)
@@ -85,7 +90,8 @@ def test_the_audit() -> None:
             *("1970-01-01", "00:01:00", "alice", "operator", "10.0.0.1", "parked.release", "g")
         ]
         _, out, _ = keyway("audit", "--admin", rest.address)
-        assert rows(out)[1][-3:] == ["refused:", "401", "12"]
+        assert rows(out)[1][-5:] == ["1", "to", "b", "done", "1"]
+        assert rows(out)[2][-3:] == ["refused:", "401", "12"]
 
 
 def test_the_audit_is_read_to_its_end_or_to_the_limit() -> None:

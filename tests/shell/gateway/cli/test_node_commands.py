@@ -434,3 +434,51 @@ def test_the_stand_in_says_no() -> None:
     with stand_in({}) as rest:
         assert isinstance(rest, StandIn)
         assert keyway("topic", "list", "--admin", rest.address)[0] == 1
+
+
+def nodes_row(a: list[int], b: list[int], **changes: Any) -> dict[str, Any]:
+    """`/v1/nodes` with what each owns."""
+    row = {"state": "up", "admin": "127.0.0.1:9180", "moving": [], "heard_ms": 3}
+    nodes = [{"node": "a", "owns": a, **row, **changes}, {"node": "b", "owns": b, **row}]
+    return {"node": "a", "generation": 3, "nodes": nodes}
+
+
+def test_an_order_waits_until_the_virtual_brokers_have_moved() -> None:
+    asked = nodes_row([1, 2], [3], moving=[1, 2])
+    answers = {
+        "/v1/nodes": [nodes_row([1, 2], [3]), nodes_row([2], [1, 3]), nodes_row([], [1, 2, 3])],
+        "/v1/nodes/drain": asked,
+    }
+    with stand_in(answers) as rest:
+        code, out, err = keyway("node", "drain", "a", "--admin", rest.address)
+        assert (code, err) == (0, "")
+        assert out == "virtual broker 1: a to b\nvirtual broker 2: a to b\n"
+        assert rest.bodies == [{"node": "a"}]
+
+
+def test_an_order_that_takes_too_long_is_told_with_what_moved() -> None:
+    answers = {
+        "/v1/nodes": [nodes_row([1, 2], [3]), nodes_row([2], [1, 3], moving=[2])],
+        "/v1/nodes/drain": nodes_row([1, 2], [3], moving=[1, 2]),
+    }
+    with stand_in(answers) as rest:
+        code, out, err = keyway("node", "drain", "a", "--seconds", "0.5", "--admin", rest.address)
+    assert (code, out) == (1, "virtual broker 1: a to b\n")
+    assert err == "keyway: not done after 0.5 s, but ordered: a has 2; b has 1, 3\n"
+
+
+def test_an_order_need_not_be_waited_for() -> None:
+    answers = {
+        "/v1/nodes": nodes_row([1, 2], [3]),
+        "/v1/nodes/move": nodes_row([1, 2], [3], moving=[1]),
+        "/v1/nodes/undrain": (404, {"title": "no live node is named 'c'; alive: a, b"}),
+    }
+    with stand_in(answers) as rest:
+        at = ("--admin", rest.address)
+        assert keyway("node", "move", "1", "b", "--no-wait", *at) == (0, "ordered\n", "")
+        assert keyway("node", "move", "1", "--no-wait", *at)[0] == 0
+        assert rest.bodies == [{"broker": 1, "node": "b"}, {"broker": 1, "node": None}]
+        code, out, err = keyway("node", "undrain", "c", *at)
+        assert (code, out, err) == (1, "", "keyway: no live node is named 'c'; alive: a, b\n")
+        _, out, _ = keyway("node", "move", "1", "b", "--no-wait", "-o", "json", *at)
+        assert json.loads(out)["moved"] == []

@@ -14,9 +14,10 @@ import pytest
 import structlog
 
 from gateway.admin.access import Access
-from gateway.admin.api import GROUP as GROUP_PARAMETER
-from gateway.admin.api import OPERATIONS, Operation
+from gateway.admin.api import OPERATIONS
 from gateway.admin.limits import FAILED_LOGINS_PER_ADDRESS_MAX
+from gateway.admin.operation import GROUP as GROUP_PARAMETER
+from gateway.admin.operation import Operation
 from gateway.config.admin import Role
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
@@ -62,6 +63,9 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     "filters.remove": (None, {"group": GROUP}),
     "positions.seek": ({"to": "latest", "execute": True}, {}),
     "config.reload": (None, {}),
+    "nodes.drain": ({"node": "b"}, {}),
+    "nodes.undrain": ({"node": "b"}, {}),
+    "nodes.move": ({"broker": 1, "node": "b"}, {}),
     "login": ({"token": "viewer"}, {}),
     "logout": (None, {}),
 }

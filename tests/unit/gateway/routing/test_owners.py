@@ -5,74 +5,21 @@ clock, over a model of routing.lua.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
 from gateway.core.routing.orders import NobodyElse
-from gateway.core.routing.ownership import Node, Routing, Standing
+from gateway.core.routing.ownership import Standing
 from gateway.routing.limits import SESSION_MS
 from gateway.routing.owners import CannotJoin, SharedOwners
-from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable, SharedTable, View
+from gateway.routing.shared_table import RoutingUnavailable
+from tests.rig.table_in_memory import Shared, TableInMemory
 from tests.rig.virtual_time import now_ms, run
 
 MOVED_S = 1.0  # a few beats
-
-
-@dataclass
-class Shared:
-    """The hash of routing.lua."""
-
-    routing: Routing = field(default_factory=Routing)
-    rows: dict[str, tuple[str, int, NodeRow]] = field(default_factory=dict)
-    down: bool = False
-    publications: int = 0
-    faster: int = 0  # changes by others that come just before
-
-
-class TableInMemory(SharedTable):
-    def __init__(self, shared: Shared, incarnation: str) -> None:
-        self.shared = shared
-        self.incarnation = incarnation
-
-    def _reach(self) -> None:
-        if self.shared.down:
-            raise RoutingUnavailable("down")
-
-    async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
-        self._reach()
-        held = self.shared.rows.get(node.id)
-        if held is not None and held[0] != self.incarnation and held[1] > now_ms():
-            raise NodeTaken(node.id, held[1] - now_ms())
-        row = NodeRow(node=node, alive_ms=0, agreed=agreed, facts=facts)
-        self.shared.rows[node.id] = (self.incarnation, now_ms() + SESSION_MS, row)
-        rows = [
-            replace(row, alive_ms=until - now_ms()) for _, until, row in self.shared.rows.values()
-        ]
-        return View(self.shared.routing, rows)
-
-    async def publish(self, node: str, generation: int, content: Routing) -> bool:
-        self._reach()
-        if self.shared.rows[node][0] != self.incarnation:
-            raise NodeTaken(node, 0)
-        if self.shared.faster:
-            self.shared.faster -= 1
-            stored = self.shared.routing
-            self.shared.routing = replace(stored, generation=stored.generation + 1)
-        if generation != self.shared.routing.generation:
-            return False
-        self.shared.routing = replace(content, generation=generation + 1)
-        self.shared.publications += 1
-        return True
-
-    async def leave(self, node: str, generation: int, content: Routing) -> bool:
-        done = await self.publish(node, generation, content)
-        if done:
-            del self.shared.rows[node]
-        return done
 
 
 @dataclass

@@ -39,7 +39,7 @@ export function drawAudit(app) {
   ];
 }
 
-function aboutOf({ group, topic, partition, offsets }) {
+function aboutOf({ group, topic, partition, offsets, target }) {
   const place = topic && (partition === null || partition === undefined ? topic : `${topic}-${partition}`);
-  return [group, place, offsets].filter(Boolean).join(" · ") || "–";
+  return [group, place, offsets, target].filter(Boolean).join(" · ") || "–";
 }
