@@ -25,8 +25,9 @@ from starlette.responses import Response
 from gateway.admin.audit import Audit, Subject
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.operation import Operation
+from gateway.admin.peers import NODE_ONLY
 from gateway.admin.problems import only_parameters, query
-from gateway.admin.tokens import ANYBODY, Caller, LoginSessions, Tokens, sha256_of
+from gateway.admin.tokens import ANYBODY, Caller, LoginSessions, Token, Tokens, sha256_of
 from gateway.operations.errors import OperationError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -85,13 +86,15 @@ class Access:
 
         async def guard(request: Request) -> Response:
             request.state.subject = Subject()
-            request.state.caller = None
+            request.state.caller = request.state.token = None
             try:
                 self._admit(request, operation)
                 if not operation.any_query:
                     only_parameters(request, parameters)
                 response = await endpoint(request)
             except (HTTPException, OperationError) as error:
+                if _elsewhere(request, error):
+                    raise  # the records are at another node: the one that was asked notes the act
                 if operation.action is not None or isinstance(error, Refused):
                     self._note(request, action, _outcome(error))
                 raise
@@ -150,11 +153,16 @@ class Access:
             scheme, _, token = shown.partition(" ")
             if scheme.lower() != "bearer":
                 raise Refused(401, "Authorization: Bearer TOKEN is expected", headers=_REALM)
-            return self.identify(address_of(request), token.strip())
+            text = token.strip()
+            owner = self.identify(address_of(request), text)
+            request.state.token = Token(str(owner.name), text)
+            return owner
         cookie = request.cookies.get(self.cookie)
         caller = None if cookie is None else self.sessions.caller(cookie)
         if caller is None:
             raise Refused(401, "a token is needed: Authorization: Bearer TOKEN", headers=_REALM)
+        opened = self.sessions.token(str(cookie))
+        request.state.token = None if opened is None else Token(str(caller.name), opened)
         return caller
 
     def _require_same_origin(self, request: Request) -> None:
@@ -180,6 +188,12 @@ def group_of(request: Request) -> str:
     """The group in the path, or else in the query. Raises HTTPException."""
     in_path: str | None = request.path_params.get("group")
     return query(request, "group") if in_path is None else in_path
+
+
+def _elsewhere(request: Request, error: Exception) -> bool:
+    """Another node asked all, and this one does not have what the act is about."""
+    missing = isinstance(error, OperationError) and error.status in (404, 409)
+    return missing and NODE_ONLY in request.headers
 
 
 def _outcome(error: HTTPException | OperationError) -> str:

@@ -16,6 +16,7 @@ from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.distribution import Distribution
 from gateway.admin.failed_logins import FailedLogins
 from gateway.admin.health import look
+from gateway.admin.peers import Peers
 from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens
 from gateway.admin.value_decoder import ValueDecoder
@@ -56,6 +57,7 @@ def build(
                 rows.append(collector)
             else:
                 registry.register(collector)
+    peers = None if routing.shared is None else Peers(routing.shared)
     rest = RestParts(
         server=listen.server,
         upstream=upstream.cluster,
@@ -86,6 +88,7 @@ def build(
         traffic=partial(traffic, listen),
         outcomes=windows.outcomes.of,
         nodes=routing.shared,
+        peers=peers,
     )
     registry.register(rest.refusals)
     registry.register(rest.health_seen)
@@ -95,6 +98,7 @@ def build(
         background=(rest.access.audit.write_due_forever, rest.distribution.run),
         drain=rest.viewers.end,
         stop=rest.access.audit.write_rest,
+        close=None if peers is None else peers.close,
     )
 
 

@@ -23,6 +23,14 @@ FAILED_LOGINS_PER_ADDRESS_MAX = 10  # a person who mistypes; a guess at 256 rand
 FAILED_LOGINS_MAX = 200  # of all addresses together
 FAILED_ADDRESSES_MAX = 1_000  # remembered, some 100 bytes each; beyond them the oldest goes
 
+# Questions to other nodes. A node that is frozen counts as dead after 6 s, and is then not asked.
+PEER_S_MAX = {"GET": 3.0, "POST": 15.0, "DELETE": 15.0}  # an act may load a window for 10 s
+PEER_ANSWER_BYTES_MAX = 4 * 1024 * 1024  # of one node, parsed in some 30 ms
+PEER_PROOFS_MAX = 10_000  # (node, token) pairs remembered, some 200 bytes each
+NONCE_CHARS_MAX = 64  # of a question for a proof
+REASON_CHARS_MAX = 500  # of a node that does not answer
+PEERS_MAX = 64  # nodes asked for one answer
+
 LOGIN_SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldest session ends
 SESSION_MS = 12 * 3_600_000  # a working day; then the browser asks for the token again
 

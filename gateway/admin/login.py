@@ -14,7 +14,7 @@ from gateway.admin.access import Access, address_of, caller_of
 from gateway.admin.limits import SESSION_MS
 from gateway.admin.node_rows import CallerRow, LoggedOut, LoginBody
 from gateway.admin.problems import answered, json_body, validated
-from gateway.admin.tokens import ANYBODY, Caller, sha256_of
+from gateway.admin.tokens import ANYBODY, Caller
 
 
 def login_routes(access: Access) -> list[Route]:
@@ -29,7 +29,7 @@ def login_routes(access: Access) -> list[Route]:
         response = answered(_row(caller))
         response.set_cookie(
             access.cookie,
-            access.sessions.open(bytes.fromhex(sha256_of(body.token))),
+            access.sessions.open(body.token),
             max_age=SESSION_MS // 1_000,
             httponly=True,
             samesite="strict",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
-from gateway.admin.rows import Body, Row
+from gateway.admin.rows import Body, OfNodes, Row
 
 RoleName = Literal["viewer", "operator", "admin"]
 
@@ -54,7 +54,7 @@ class MemberRow(Row):
     last_heartbeat_ms: int  # Unix time
 
 
-class MemberList(Row):
+class MemberList(OfNodes):
     """One page, by member id. `next`: `after` of the next page."""
 
     group: str
@@ -138,6 +138,13 @@ class NodeList(Row):
     node: str | None
     generation: int
     nodes: list[NodeRow]
+
+
+class NodeProof(Row):
+    """The answer of a node that another one asks who it is, before it passes a token on."""
+
+    node: str
+    proof: str  # 64 hex digits
 
 
 NodeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]

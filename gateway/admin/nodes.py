@@ -7,6 +7,7 @@ owners hand over within their next beats. `GET /v1/nodes` shows how far they are
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable
 
 from starlette.exceptions import HTTPException
@@ -15,8 +16,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import concerns
-from gateway.admin.node_rows import MoveBody, NodeBody, NodeList, NodeRow
+from gateway.admin.limits import NONCE_CHARS_MAX
+from gateway.admin.node_rows import MoveBody, NodeBody, NodeList, NodeProof, NodeRow
+from gateway.admin.peers import PROOF, proof
 from gateway.admin.problems import answered, json_body, validated
+from gateway.admin.tokens import Tokens
 from gateway.core.routing.orders import OrderRefused, UnknownBroker, UnknownNode
 from gateway.routing.limits import SESSION_MS
 from gateway.routing.owners import SharedOwners
@@ -24,7 +28,7 @@ from gateway.routing.shared_table import NodeRow as SharedRow
 from gateway.routing.shared_table import RoutingUnavailable
 
 
-def node_routes(owners: SharedOwners | None) -> list[Route]:
+def node_routes(owners: SharedOwners | None, tokens: Tokens) -> list[Route]:
     """None: the node stands alone."""
 
     async def list_nodes(_: Request) -> Response:
@@ -49,7 +53,21 @@ def node_routes(owners: SharedOwners | None) -> list[Route]:
         await _order(shared.move(body.broker, body.node))
         return answered(_list(shared))
 
+    async def prove(request: Request) -> Response:
+        shared = _several(owners)
+        nonce = request.query_params.get("nonce", "")
+        if not 16 <= len(nonce) <= NONCE_CHARS_MAX:
+            raise HTTPException(400, f"nonce: 16 to {NONCE_CHARS_MAX} characters are expected")
+        name, key = request.query_params.get("caller"), b""
+        if tokens.required or name is not None:
+            # Of a name that is not known: a proof that nobody can check.
+            key = tokens.sha256_of(name or "") or secrets.token_bytes(32)
+        node, incarnation = shared.identity
+        address = next((it.facts["admin"] for it in shared.rows if it.node.id == node), "")
+        return answered(NodeProof(node=node, proof=proof(key, node, incarnation, address, nonce)))
+
     return [
+        Route(PROOF, prove, methods=["GET"]),
         Route("/v1/nodes", list_nodes, methods=["GET"]),
         Route("/v1/nodes/drain", drain, methods=["POST"]),
         Route("/v1/nodes/undrain", undrain, methods=["POST"]),

@@ -75,18 +75,28 @@ async def json_object(request: Request) -> dict[str, Any]:
     """The body. Raises HTTPException."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "a body of type application/json is expected")
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > ADMIN_BODY_BYTES_MAX:
-            raise HTTPException(413, f"a body of at most {ADMIN_BODY_BYTES_MAX} bytes is expected")
+    data = await body_of(request)
     try:
-        body = from_json(bytes(data))  # strict about text: half a surrogate pair is no character
+        body = from_json(data)  # strict about text: half a surrogate pair is no character
     except ValueError as error:
         raise HTTPException(400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise HTTPException(400, "an object is expected")
     return body
+
+
+async def body_of(request: Request) -> bytes:
+    """Read once, however often it is asked for. Raises HTTPException."""
+    known: bytes | None = getattr(request.state, "body", None)
+    if known is not None:
+        return known
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > ADMIN_BODY_BYTES_MAX:
+            raise HTTPException(413, f"a body of at most {ADMIN_BODY_BYTES_MAX} bytes is expected")
+    request.state.body = bytes(data)
+    return bytes(data)
 
 
 def validated(model: type[Body], body: dict[str, Any]) -> Body:

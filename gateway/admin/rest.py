@@ -23,6 +23,7 @@ from gateway.admin import openapi
 from gateway.admin.access import Access
 from gateway.admin.administration import administration_routes
 from gateway.admin.api import OPERATIONS
+from gateway.admin.cluster import about_all
 from gateway.admin.configuration import Configuration
 from gateway.admin.connections import connection_routes
 from gateway.admin.dashboard.events import Viewers
@@ -40,6 +41,7 @@ from gateway.admin.login import login_routes
 from gateway.admin.members import member_routes
 from gateway.admin.nodes import node_routes
 from gateway.admin.parked import parked_routes
+from gateway.admin.peers import Peers
 from gateway.admin.positions import position_routes
 from gateway.admin.problems import (
     DESCRIPTION,
@@ -106,6 +108,7 @@ class RestParts:
     traffic: Callable[[], TrafficRow] = TrafficRow
     outcomes: Outcomes = lambda _: {}
     nodes: SharedOwners | None = None  # None: it stands alone
+    peers: Peers | None = None  # as well
     viewers: Viewers = field(default_factory=Viewers)
 
 
@@ -145,7 +148,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
-                *node_routes(parts.nodes),
+                *node_routes(parts.nodes, parts.access.tokens),
                 *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),
                 *unreadable_routes(parts.unreadable),
@@ -182,7 +185,8 @@ def _guarded(route: Route, parts: RestParts) -> Route:
     operation = _OPERATIONS[method, route.path.replace(":name}", "}")]
     if operation.path == METRICS and parts.metrics_open:
         operation = replace(operation, role=None, whole=False)
-    guarded = parts.access.guarded(operation, route.endpoint)
+    endpoint = about_all(operation, route.endpoint, parts.peers, parts.offsets)
+    guarded = parts.access.guarded(operation, endpoint)
     return Route(route.path, guarded, methods=[method])
 
 

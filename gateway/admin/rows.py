@@ -40,6 +40,19 @@ class Problem(Row):
     status: int
 
 
+class Unanswered(Row):
+    """A node whose part of an answer is missing."""
+
+    node: str
+    reason: str
+
+
+class OfNodes(Row):
+    """`unanswered`: of several nodes those that did not answer; what they own is not shown."""
+
+    unanswered: list[Unanswered] = Field(default_factory=list)
+
+
 class GroupSummary(Row):
     group: str
     state: str
@@ -51,7 +64,7 @@ class GroupSummary(Row):
     parked: int | None = None  # records that wait for an operator; null: not known
 
 
-class GroupList(Row):
+class GroupList(OfNodes):
     """One page, in the order of the names."""
 
     groups: list[GroupSummary]
@@ -169,7 +182,7 @@ class PoisonPolicies(Row):
     exhausted: PoisonPolicy  # their deliveries are used up
 
 
-class GroupDescription(GroupSummary):
+class GroupDescription(GroupSummary, OfNodes):
     epoch: int
     policies: PoisonPolicies | None = None  # null: the group is unreliable and has no redelivery
     memberships: list[MembershipRow]
@@ -199,7 +212,7 @@ class ParkedRecordRow(ParkedOffset):
     timestamp_ms: int | None = None  # Unix time
 
 
-class ParkedList(Row):
+class ParkedList(OfNodes):
     """One page, by topic, partition and offset. `next`: `after` of the next page, like
     `orders-3-17`.
     """
@@ -264,7 +277,7 @@ class ReleasedPartition(Row):
     failed: str | None = None
 
 
-class Released(Row):
+class Released(OfNodes):
     """`records`: how many were decided about."""
 
     group: str
@@ -281,7 +294,7 @@ class UnreadableRow(Row):
     reason: str
 
 
-class UnreadableList(Row):
+class UnreadableList(OfNodes):
     """One page, by topic and partition. `next`: `after` of the next page, like `orders-3`."""
 
     group: str

@@ -51,6 +51,18 @@ class Caller:
 ANYBODY = Caller(None, Role.ADMIN, (EVERY_GROUP,), keys=False)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """A caller's own, to ask other nodes with; in no log and no error."""
+
+    name: str
+    text: str
+
+    @property
+    def sha256(self) -> bytes:
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).digest()
+
+
 class _Token(NamedTuple):
     sha256: bytes
     caller: Caller
@@ -79,6 +91,10 @@ class Tokens:
     def required(self) -> bool:
         return bool(self._tokens)
 
+    def sha256_of(self, name: str) -> bytes | None:
+        """Of the token with this name."""
+        return next((it.sha256 for it in self._tokens if it.caller.name == name), None)
+
     def caller(self, sha256: bytes) -> Caller | None:
         """The owner of the token with this hash. Compares with every token, each in constant time:
         the answer's delay says nothing about the hashes.
@@ -98,6 +114,7 @@ def _caller(section: TokenSection) -> Caller:
 class _LoginSession(NamedTuple):
     token_sha256: bytes
     ends_ms: int
+    sealed: bytes  # the token: only the cookie opens it
 
 
 @dataclass(slots=True)
@@ -108,10 +125,13 @@ class LoginSessions:
     now_ms: Callable[[], int]
     _sessions: dict[bytes, _LoginSession] = field(default_factory=dict)  # the oldest first
 
-    def open(self, token_sha256: bytes) -> str:
+    def open(self, token: str) -> str:
         """The cookie of a new session."""
         cookie = secrets.token_urlsafe(TOKEN_BYTES)
-        self._sessions[_key(cookie)] = _LoginSession(token_sha256, self.now_ms() + SESSION_MS)
+        text = token.encode("utf-8", "surrogatepass")
+        self._sessions[_key(cookie)] = _LoginSession(
+            bytes.fromhex(sha256_of(token)), self.now_ms() + SESSION_MS, _sealed(text, cookie)
+        )
         while len(self._sessions) > LOGIN_SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
         return cookie
@@ -126,8 +146,21 @@ class LoginSessions:
             return None
         return caller
 
+    def token(self, cookie: str) -> str | None:
+        """The one that the session was opened with, to ask other nodes."""
+        session = self._sessions.get(_key(cookie))
+        if session is None:
+            return None
+        return _sealed(session.sealed, cookie).decode("utf-8", "surrogatepass")
+
     def close(self, cookie: str) -> None:
         self._sessions.pop(_key(cookie), None)
+
+
+def _sealed(text: bytes, cookie: str) -> bytes:
+    """Sealed, or opened again: a stream that only the cookie's 256 random bits make, used once."""
+    stream = hashlib.shake_256(b"keyway sealed token" + cookie.encode()).digest(len(text))
+    return bytes(a ^ b for a, b in zip(text, stream, strict=True))
 
 
 def _key(cookie: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from gateway.admin.rows import Body, KeyNames, Name, Offset, Row
+from gateway.admin.rows import Body, KeyNames, Name, Offset, OfNodes, Row
 
 # As in ARCHITECTURE, States; `settled` also for an offset without a record.
 StateName = Literal["settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
@@ -52,7 +52,7 @@ class WindowRow(Row):
     read_trouble: str | None = None
 
 
-class WindowList(Row):
+class WindowList(OfNodes):
     """One page, by topic and partition. `next`: `after` of the next page, like `orders-3`."""
 
     group: str
@@ -79,7 +79,7 @@ class KeyRow(KeyNames):
     due_ms: int | None = None  # Unix time of its next delivery, while it backs off
 
 
-class KeyList(Row):
+class KeyList(OfNodes):
     """One page of the key that was asked for, by topic and partition; or the hot keys, those with
     the most unsettled records, without `next`. `next`: `after` of the next page.
     """
@@ -121,7 +121,7 @@ class PositionRow(Row):
     state: Literal["idle", "loading", "up"]
 
 
-class PositionList(Row):
+class PositionList(OfNodes):
     """One page, by topic and partition. `next`: `after` of the next page, like `orders-3`."""
 
     group: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
+import typer
 from pydantic import BaseModel
 
 from gateway.admin.limits import PAGE_ROWS_MAX
@@ -171,12 +172,20 @@ def ask(
         )
         if response.is_success or response.status_code == also:
             raw = response.json()
+            _tell_unanswered(raw)
             return Answer(raw, model.model_validate(raw))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, UnicodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         end(f"no node answers at {admin}: {reason}", Exit.AWAY)
     no_token = response.status_code == 401 and "authorization" not in response.request.headers
     end(_title(response) + (f" (--token-file or {TOKEN_VARIABLE})" if no_token else ""))
+
+
+def _tell_unanswered(raw: object) -> None:
+    """The rest of the answer is shown all the same."""
+    for it in raw.get("unanswered", ()) if isinstance(raw, dict) else ():
+        text = f"keyway: node {it['node']} is missing here: {it['reason']}"
+        typer.echo("".join(c if c.isprintable() else " " for c in text), err=True)
 
 
 def _title(response: httpx.Response) -> str:

@@ -13,6 +13,7 @@ import structlog
 from redis.asyncio import Redis
 
 from gateway.config.file import Config
+from gateway.config.listen import ANY_ADDRESS
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
 from gateway.core.routing.ownership import Endpoints
@@ -49,7 +50,7 @@ def build(
             room=RoutingRoom(Alone(), None),
             start=lambda: _refuse_company(config, redis),
         )
-    facts = {"admin": f"{config.admin.host}:{config.admin.port}", "groups": _digest(config)}
+    facts = {"admin": _rest_address(config), "groups": _digest(config)}
     adoption = Adoption()
     owners = SharedOwners(
         node_id,
@@ -149,6 +150,16 @@ async def _refuse_company(config: Config, redis: Redis) -> None:
             f"nodes {', '.join(living)} share this Redis (state.redis_url): set nodes.id, or use"
             " another Redis"
         )
+
+
+def _rest_address(config: Config) -> str:
+    """Where other nodes find REST. One that is bound to all addresses is found where clients are
+    told to connect.
+    """
+    host = config.admin.host
+    if host in ANY_ADDRESS:
+        host = config.listen.advertised_host or config.listen.host
+    return f"[{host}]:{config.admin.port}" if ":" in host else f"{host}:{config.admin.port}"
 
 
 def _digest(config: Config) -> str:

@@ -40,6 +40,7 @@ class NodeRow:
     alive_ms: int  # it counts as alive for so long; negative: so long ago it died
     agreed: Mapping[str, str]  # settings that all nodes must have alike
     facts: Mapping[str, Any]  # shown to operators
+    incarnation: str = ""  # of the process that wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _names(content: Mapping[str, Any], what: str) -> dict[int, str]:
 
 
 def _row(name: bytes, row: bytes, now_us: int) -> NodeRow:
-    _, alive_until, description = row.split(b" ", 2)
+    incarnation, alive_until, description = row.split(b" ", 2)
     said = json.loads(description)
     return NodeRow(
         node=Node(
@@ -153,6 +154,7 @@ def _row(name: bytes, row: bytes, now_us: int) -> NodeRow:
         alive_ms=(int(alive_until) - now_us) // 1000,
         agreed={str(key): str(value) for key, value in said["agreed"].items()},
         facts=said["facts"],
+        incarnation=incarnation.decode(),
     )
 
 

@@ -37,7 +37,9 @@ class TableInMemory(SharedTable):
         held = self.shared.rows.get(node.id)
         if held is not None and held[0] != self.incarnation and held[1] > now_ms():
             raise NodeTaken(node.id, held[1] - now_ms())
-        row = NodeRow(node=node, alive_ms=0, agreed=agreed, facts=facts)
+        row = NodeRow(
+            node=node, alive_ms=0, agreed=agreed, facts=facts, incarnation=self.incarnation
+        )
         self.shared.rows[node.id] = (self.incarnation, now_ms() + SESSION_MS, row)
         rows = [
             replace(row, alive_ms=until - now_ms()) for _, until, row in self.shared.rows.values()

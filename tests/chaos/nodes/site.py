@@ -39,7 +39,9 @@ class Nodes:
         *,
         proxied: bool = False,
         slots: int = 1,
+        admin: Settings | None = None,
     ) -> None:
+        self._admin = admin or {}
         self.kafka = kafka
         self._slots = slots
         self._redis_ports: dict[str, int] = {}
@@ -60,6 +62,7 @@ class Nodes:
             groups=[*GROUPS[:-1], KEPT],
             redis_url=f"redis://127.0.0.1:{at}/0",
             nodes={"id": name},
+            admin=self._admin,
             listen=listen,
         )
 

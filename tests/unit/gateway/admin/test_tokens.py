@@ -54,10 +54,12 @@ def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
     clock = Clock()
     known = Tokens([token("ann", Role.VIEWER), token("bob", Role.VIEWER)])
     sessions = LoginSessions(known, clock)
-    sha256 = bytes.fromhex(sha256_of("ann"))
-    first, second, third = (sessions.open(sha256) for _ in range(3))
+    first, second, third = (sessions.open("ann") for _ in range(3))
     assert len({first, second, third}) == 3
     assert sessions.caller(first) == found(known, "ann")
+    assert sessions.token(first) == "ann"
+    assert sessions.token("x") is None
+    assert b"ann" not in {it.sealed for it in sessions._sessions.values()}
     assert sessions.caller("x") is sessions.caller("\ud800") is None
     sessions.close(first)
     sessions.close("unknown")
@@ -74,7 +76,7 @@ def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
 def test_the_oldest_of_too_many_sessions_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "LOGIN_SESSIONS_MAX", 3)
     sessions = LoginSessions(Tokens([token("ann", Role.VIEWER)]), Clock())
-    cookies = [sessions.open(bytes.fromhex(sha256_of("ann"))) for _ in range(5)]
+    cookies = [sessions.open("ann") for _ in range(5)]
     assert [sessions.caller(it) is not None for it in cookies] == [False, False, True, True, True]
 
 

@@ -1,0 +1,141 @@
+"""Questions of one node to the REST of the others, with the caller's own token.
+
+A node is asked at the address that it published in the shared Redis. Before a token goes there, it
+has to prove that it is the process that wrote this row, and that its own configuration has this
+token: it signs a random number and its incarnation with the token's hash. So no other program that
+listens at this address, and nobody who can only write into Redis, is ever sent a token. Neither
+proxies of the environment nor redirections are followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from gateway.admin.limits import PEER_ANSWER_BYTES_MAX, PEER_PROOFS_MAX, PEER_S_MAX, PEERS_MAX
+from gateway.admin.tokens import Token
+from gateway.routing.owners import SharedOwners
+from gateway.routing.shared_table import NodeRow
+
+if TYPE_CHECKING:
+    import httpx
+
+NODE_ONLY = "keyway-node-only"  # the node that is asked about itself alone
+PROOF = "/v1/nodes/proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`status` 0: the node did not answer, and `title` says why. `title`: of a refusal."""
+
+    node: str
+    status: int
+    title: str = ""
+    answer: Any = None
+
+
+@dataclass(slots=True)
+class Peers:
+    owners: SharedOwners
+    _client: httpx.AsyncClient | None = None
+    _proven: set[tuple[str, str, bytes]] = field(default_factory=set)
+
+    def others(self) -> Sequence[NodeRow]:
+        """The live ones."""
+        rows = self.owners.rows
+        alive = [it for it in rows if it.alive_ms > 0 and it.node.id != self.owners.node_id]
+        return alive[:PEERS_MAX]
+
+    async def ask_all(self, request: Request, body: bytes, token: Token | None) -> list[Reply]:
+        return list(
+            await asyncio.gather(*(self.ask(row, request, body, token) for row in self.others()))
+        )
+
+    async def ask(self, row: NodeRow, request: Request, body: bytes, token: Token | None) -> Reply:
+        """The same request, of this node alone. Raises nothing."""
+        import httpx  # only several nodes need it
+
+        name = row.node.id
+        try:
+            async with asyncio.timeout(PEER_S_MAX[request.method]):
+                address = f"http://{row.facts['admin']}"
+                await self._prove(row, address, token)
+                query = request.scope["query_string"].decode("ascii")
+                path = request.scope["raw_path"].decode("ascii")
+                headers = {NODE_ONLY: name}
+                if token is not None:
+                    headers["authorization"] = f"Bearer {token.text}"
+                if body:
+                    headers["content-type"] = "application/json"
+                url = f"{address}{path}" + (f"?{query}" if query else "")
+                status, said = await self._send(request.method, url, headers, body)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, OSError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            return Reply(name, 0, reason)
+        except TimeoutError:
+            return Reply(name, 0, f"no answer within {PEER_S_MAX[request.method]:g} s")
+        if 200 <= status < 300:
+            return Reply(name, status, answer=said)
+        return Reply(name, status, str(said.get("title", status)))
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _prove(self, row: NodeRow, address: str, token: Token | None) -> None:
+        """Raises ValueError, httpx.HTTPError."""
+        known = (str(row.facts["admin"]), row.incarnation, b"" if token is None else token.sha256)
+        if known in self._proven:
+            return
+        nonce = secrets.token_hex(16)
+        caller = "" if token is None else f"&caller={token.name}"
+        url = f"{address}{PROOF}?nonce={nonce}{caller}"
+        status, said = await self._send("GET", url, {NODE_ONLY: row.node.id}, b"")
+        wanted = proof(known[2], row.node.id, row.incarnation, known[0], nonce)
+        if status != 200 or not hmac.compare_digest(str(said.get("proof")), wanted):
+            raise ValueError(
+                f"{address} does not prove to be this node with the caller's token: it was not sent"
+            )
+        if len(self._proven) >= PEER_PROOFS_MAX:
+            self._proven.clear()
+        self._proven.add(known)
+
+    async def _send(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, dict[str, Any]]:
+        """Raises ValueError, httpx.HTTPError."""
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                trust_env=False, follow_redirects=False, timeout=max(PEER_S_MAX.values())
+            )
+        request = self._client.build_request(method, url, headers=headers, content=body)
+        response = await self._client.send(request, stream=True)
+        try:
+            data = bytearray()
+            async for chunk in response.aiter_bytes():
+                data += chunk
+                if len(data) > PEER_ANSWER_BYTES_MAX:
+                    raise ValueError(f"an answer of more than {PEER_ANSWER_BYTES_MAX} bytes")
+        finally:
+            await response.aclose()
+        said = json.loads(data)
+        if not isinstance(said, dict):
+            raise ValueError("an answer that is no object")
+        return response.status_code, said
+
+
+def proof(token_sha256: bytes, node: str, incarnation: str, address: str, nonce: str) -> str:
+    """`token_sha256` empty: the caller has no token. `address`: as published, so that no program
+    elsewhere can pass the question on and the answer back.
+    """
+    text = "\n".join(("keyway node", node, incarnation, address, nonce))
+    return hmac.new(token_sha256, text.encode(), "sha256").hexdigest()

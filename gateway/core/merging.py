@@ -1,0 +1,153 @@
+"""The answers of several nodes to one question of REST, put together.
+
+Rows are JSON, as they came. A page ends where the first of the nodes that have more rows ends:
+behind that, rows of this node might be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+Row = dict[str, Any]
+Place = tuple[Any, ...]
+Together = Callable[[Sequence[Row]], Row]  # rows of one place, that of the asked node first
+
+_RANKS: Final = {"up": 2, "loading": 1}  # of a window; else it is nobody's, or another node's
+_FIGURES: Final = ("ready_keys", "in_flight", "draining_keys", "silent_partitions", "connections")
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The form of a list: the `field` with its rows, the names that order them, and their merge."""
+
+    field: str
+    order: tuple[str, ...]
+    together: Together
+
+    def place(self, row: Row) -> Place:
+        return tuple(row[name] for name in self.order)
+
+    def place_of(self, text: str) -> Place:
+        """Of the `next` of a page: `orders-3-17` for a topic, a partition and an offset."""
+        head, *numbers = text.rsplit("-", len(self.order) - 1) if len(self.order) > 1 else [text]
+        return (head, *map(int, numbers))
+
+    def text_of(self, place: Place) -> str:
+        return "-".join(map(str, place))
+
+
+def page(pages: Pages, answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
+    """One page of at most `limit` rows; `answers`: that of the asked node first. Raises ValueError,
+    KeyError, TypeError for rows that are none.
+    """
+    ends = [pages.place_of(it["next"]) for it in answers if it.get("next") is not None]
+    horizon = min(ends, default=None)
+    found: dict[Place, list[Row]] = {}
+    for answer in answers:
+        for row in answer[pages.field]:
+            place = pages.place(row)
+            if horizon is None or place <= horizon:
+                found.setdefault(place, []).append(row)
+    places = sorted(found)
+    shown = places[:limit]
+    end = shown[-1] if len(places) > limit else horizon
+    rows = [pages.together(found[place]) for place in shown]
+    following = None if end is None else pages.text_of(end)
+    return {**answers[0], pages.field: rows, "next": following}
+
+
+def first(rows: Sequence[Row]) -> Row:
+    return rows[0]
+
+
+def window(rows: Sequence[Row]) -> Row:
+    """Of one partition: that of the node that has the window."""
+    return max(rows, key=lambda row: _RANKS.get(row.get("state", ""), 0))
+
+
+def group(rows: Sequence[Row]) -> Row:
+    """All nodes know members and lag; each has windows of its own."""
+    known = {name: _known(row.get(name) for row in rows) for name in ("lag", "parked")}
+    return {**rows[0], **known, "windows": sum(row["windows"] for row in rows)}
+
+
+def member(rows: Sequence[Row]) -> Row:
+    figures = {name: sum(row.get(name, 0) for row in rows) for name in _FIGURES}
+    heard = max(row["last_heartbeat_ms"] for row in rows)
+    return {**rows[0], **figures, "last_heartbeat_ms": heard}
+
+
+def description(answers: Sequence[Mapping[str, Any]]) -> Row:
+    """Of one group: its sums are those of the partitions, each as its owner has it."""
+    found: dict[Place, list[Row]] = {}
+    for answer in answers:
+        for row in answer["partitions"]:
+            found.setdefault((row["topic"], row["partition"]), []).append(row)
+    partitions = [window(found[place]) for place in sorted(found)]
+    return {
+        **answers[0],
+        "windows": sum(answer["windows"] for answer in answers),
+        "lag": _sum(row.get("lag") for row in partitions),
+        "lag_seconds": _most(row.get("lag_seconds") for row in partitions),
+        "parked": _sum(row.get("parked_records") for row in partitions),
+        "partitions": partitions,
+    }
+
+
+def hot_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
+    """A ranking; of equally hot keys the first partition's."""
+    rows = [row for answer in answers for row in answer["keys"]]
+    rows.sort(key=lambda row: (-row["records"], row["topic"], row["partition"]))
+    return {**answers[0], "keys": rows[:limit]}
+
+
+def named_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
+    """One key that is looked up: where it has records; or else, per topic, where it would go."""
+    rows = [row for answer in answers for row in answer["keys"]]
+    busy = {row["topic"] for row in rows if row["state"] != "idle"}
+    kept: list[Row] = []
+    for row in rows:
+        if row["state"] != "idle":
+            kept.append(row)
+        elif row["topic"] not in busy:
+            busy.add(row["topic"])
+            kept.append(row)
+
+    def place(row: Row) -> Place:
+        return row["topic"], row["partition"], row.get("first_offset") or 0
+
+    ends = [_KEYS.place_of(it["next"]) for it in answers if it.get("next") is not None]
+    horizon = min(ends, default=None)
+    kept = sorted((row for row in kept if horizon is None or place(row) <= horizon), key=place)
+    end = place(kept[limit - 1]) if len(kept) > limit else horizon
+    following = None if end is None else _KEYS.text_of(end)
+    return {**answers[0], "keys": kept[:limit], "next": following}
+
+
+def released(answers: Sequence[Mapping[str, Any]]) -> Row:
+    partitions = [row for answer in answers for row in answer["partitions"]]
+    partitions.sort(key=lambda row: (row["topic"], row["partition"]))
+    return {
+        **answers[0],
+        "records": sum(answer["records"] for answer in answers),
+        "partitions": partitions,
+    }
+
+
+_KEYS: Final = Pages("keys", ("topic", "partition", "first_offset"), first)
+
+
+def _known(values: Iterable[int | None]) -> int | None:
+    """The first that is known."""
+    return next((it for it in values if it is not None), None)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [it for it in values if it is not None]
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((it for it in values if it is not None), default=None)

@@ -1,0 +1,120 @@
+"""REST of two nodes with tokens: each shows what both have, an act reaches the node that has the
+records, a token's groups hold at both, and one that is frozen is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.admin.tokens import sha256_of
+from gateway.embedded.kafka import KafkaCluster
+from tests.chaos.nodes.site import Nodes
+from tests.integration.upstream.test_two_brokers import places_on
+from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import create_topic, produce
+from tests.rig.operating import keyway, rest
+from tests.rig.patience import wait_until
+
+pytestmark = pytest.mark.integration
+
+Name = Callable[[str], str]
+PARTITIONS = 4
+
+
+def tokens() -> list[dict[str, Any]]:
+    return [
+        {"name": "root", "role": "admin", "sha256": sha256_of("root")},
+        {"name": "some", "role": "admin", "sha256": sha256_of("some"), "groups": ["nothing-*"]},
+    ]
+
+
+@pytest.fixture(scope="module")
+def nodes(kafka_pair: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    both = Nodes(tmp_path_factory.mktemp("rest"), kafka_pair, "ab", admin={"tokens": tokens()})
+    with both.running("ab"):
+        yield both
+
+
+def asked(
+    node: GatewayProcess, path: str, who: str = "root", body: object = None, method: str = ""
+) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {who}"}
+    return rest(node, path, body, method=method or None, headers=headers)
+
+
+def test_each_node_shows_and_does_what_all_can(
+    nodes: Nodes, kafka_pair: KafkaCluster, fresh_name: Name, librdkafka_host: ShareHost
+) -> None:
+    topic, group = fresh_name("orders"), fresh_name("group")
+    create_topic(kafka_pair.bootstrap_servers, topic, assignment=[[1], [2], [1], [2]])
+    produce(nodes.bootstrap, topic, [(b"k%d" % (at % 40), b"%d" % at) for at in range(80)])
+    member = librdkafka_host.member(nodes.bootstrap, group, [topic])
+    consume_all([member], places_on(kafka_pair.bootstrap_servers, topic, PARTITIONS))
+    a, b = nodes.nodes["a"], nodes.nodes["b"]
+    places = [(topic, partition) for partition in range(PARTITIONS)]
+    for node in (a, b):
+
+        def settled(node: GatewayProcess = node) -> bool:
+            status, found = asked(node, f"/v1/groups/{group}")
+            rows = found["partitions"]
+            assert status == 200
+            return (
+                [(it["topic"], it["partition"]) for it in rows] == places
+                and all(it["state"] == "up" for it in rows)
+                and (found["windows"], found["lag"]) == (PARTITIONS, 0)
+            )
+
+        wait_until(settled, what="all partitions, from either node", deadline_s=60)
+        listed = asked(node, "/v1/groups")[1]["groups"]
+        assert [it["windows"] for it in listed if it["group"] == group] == [PARTITIONS]
+        one = asked(node, f"/v1/windows?group={group}&limit=3")[1]
+        two = asked(node, f"/v1/windows?group={group}&limit=3&after={one['next']}")[1]
+        pages = [[it["partition"] for it in page["windows"]] for page in (one, two)]
+        assert (pages, two["next"]) == ([[0, 1, 2], [3]], None)
+        assert asked(node, f"/v1/groups/{group}", "some")[0] == 404
+        assert asked(node, "/v1/groups", "some")[1]["groups"] == []
+        found = asked(node, f"/v1/keys?group={group}&key=k7")[1]["keys"]
+        assert [it["topic"] for it in found] == [topic]
+        status, said = asked(node, f"/v1/groups/{group}", method="DELETE")
+        assert (status, "is not empty" in said["title"]) == (409, True)
+    member.close()
+    wait_until(
+        lambda: all(asked(it, f"/v1/groups/{group}")[1]["members"] == 0 for it in (a, b)),
+        what="the member is gone for both",
+        deadline_s=60,
+    )
+    for node in (a, b):
+        moved = {"to": "earliest", "execute": True}
+        status, said = asked(node, f"/v1/positions/seek?group={group}", body=moved)
+        assert (status, {it["new"] for it in said["positions"]}) == (200, {0})
+    status, said = asked(b, f"/v1/groups/{group}", method="DELETE")
+    assert (status, said) == (200, {"group": group, "deleted": True})
+
+
+def test_a_node_that_is_frozen_is_named_and_the_rest_shown(nodes: Nodes) -> None:
+    a, b = nodes.nodes["a"], nodes.nodes["b"]
+    assert "unanswered" not in asked(a, "/v1/groups")[1]
+    os.kill(b.pid, signal.SIGSTOP)
+    try:
+        status, said = asked(a, "/v1/groups")
+        assert status == 200
+        assert [it["node"] for it in said["unanswered"]] == ["b"]
+        os.environ["KEYWAY_TOKEN"] = "root"
+        code, out, err = keyway(a, "group", "list", "-o", "json")
+        assert code == 0
+        assert json.loads(out)["groups"] == said["groups"]
+        assert not err or err.startswith("keyway: node b is missing here: ")
+    finally:
+        os.environ.pop("KEYWAY_TOKEN", None)
+        os.kill(b.pid, signal.SIGCONT)
+    nodes.wait_for_owners("ab")
+    log = a.log_text() + b.log_text()
+    assert "Bearer" not in log
+    assert "handler_failed" not in log
