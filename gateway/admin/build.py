@@ -57,7 +57,8 @@ def build(
                 rows.append(collector)
             else:
                 registry.register(collector)
-    peers = None if routing.shared is None else Peers(routing.shared)
+    shared = None if section.tls is not None else routing.shared  # HTTPS: it answers for itself
+    peers = None if shared is None else Peers(shared)
     rest = RestParts(
         server=listen.server,
         upstream=upstream.cluster,
