@@ -26,6 +26,7 @@ FLIGHTS = 336_776
 UP_S_MAX = 600.0
 READ_S_MAX = 1_200.0
 PROJECT = "keyway-campaign"
+ENGINE = ("--in-pod", "false", "--profile", "jobs")
 SERVICES = ("kafka", "redis", "gateway")
 
 
@@ -147,7 +148,7 @@ class Scene:
     def _compose(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         files = ("-f", "docker-compose.yml", "-f", str(self._work / "override.yml"))
         return self._podman.ran(
-            (str(self._command), "--in-pod", "false", "-p", PROJECT, *files, *words),
+            (str(self._command), *ENGINE, "-p", PROJECT, *files, *words),
             cwd=REPOSITORY,
             check=check,
         )
