@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from gateway.cli.main import app
 from gateway.config.admin import MaskRule, TokenSection
+from gateway.config.client_limits import LimitSection
 from gateway.config.file import Config, load
 from gateway.config.groups import FilterRule, GroupSection
 from gateway.config.listen import ServerNamesSection
@@ -70,8 +71,10 @@ def test_the_example_has_every_option() -> None:
     assert listen["tls"].keys() == fields_of(ListenerTls)
     assert raw.keys() == fields_of(Config)
     for name, section in everything:
-        if name != "groups":
+        if name not in ("groups", "limits"):
             assert raw[name].keys() == fields_of(type(section)), name
+    (limit,) = raw["limits"]
+    assert limit.keys() == fields_of(LimitSection)
     (group,) = raw["groups"]
     assert group.keys() == fields_of(GroupSection)
     assert group["filters"][0].keys() == fields_of(FilterRule)

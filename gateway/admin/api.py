@@ -25,6 +25,7 @@ from gateway.admin.node_rows import (
     ClustersRow,
     ConfigRow,
     ConnectionList,
+    LimitList,
     LoggedOut,
     LoginBody,
     MemberList,
@@ -262,6 +263,14 @@ OPERATIONS = (
             AFTER_ID,
             _limit(PAGE_ROWS_MAX),
         ),
+    ),
+    Operation(
+        "GET",
+        "/v1/limits",
+        "The limits of clients, and what they have used, a page at a time.",
+        LimitList,
+        optional=(AFTER_ID, _limit(PAGE_ROWS_MAX)),
+        whole=True,
     ),
     Operation(
         "GET",

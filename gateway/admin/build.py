@@ -82,6 +82,7 @@ def build(
             members.settings,
             members.key_filters,
             members.groups,
+            listen.server.limit,
         ),
         distribution=Distribution(section.clusters_file, now_ms),
         metrics_open=section.metrics_open,

@@ -1,7 +1,7 @@
 """The configuration that runs beside the file it was read from, and its reload.
 
-A reload takes over the tokens and the masks of REST and the settings of groups, key filters
-included. All else is
+A reload takes over the tokens and the masks of REST, the limits of clients, and the settings of
+groups, key filters included. All else is
 built once, at the start: it is named, and needs a restart. So do settings that shape a window
 (SHAPE), as long as the node knows a group with another value of one of them; then no group's
 settings are taken over.
@@ -9,7 +9,7 @@ settings are taken over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +20,14 @@ from pydantic_core import to_jsonable_python
 from gateway.admin.node_rows import ConfigRow, OptionDifference, ReloadRow
 from gateway.admin.tokens import Tokens
 from gateway.config.file import Config, ConfigError, ConfigSource
+from gateway.core.client_limits.rules import Rule
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
 from gateway.members.key_filters import KeyFilters
 
 log = structlog.get_logger("keyway.admin")
 
-TOKENS, GROUPS = "admin.tokens", "groups"
+TOKENS, GROUPS, LIMITS = "admin.tokens", "groups", "limits"
 SHAPE = ("reliable", "span_max", "prefetch_per_key", "bounded_load")
 
 
@@ -38,6 +39,7 @@ class Configuration:
     settings: GroupSettings
     filters: KeyFilters
     groups: Groups
+    limit: Callable[[Sequence[Rule]], None] = lambda _: None
 
     def shown(self) -> ConfigRow:
         problem, differences = None, []
@@ -59,11 +61,12 @@ class Configuration:
         admin = self.running.admin.model_copy(
             update={"tokens": new.admin.tokens, "masks": new.admin.masks}
         )
-        taken: dict[str, Any] = {"admin": admin}
+        taken: dict[str, Any] = {"admin": admin, "limits": new.limits}
         if self._same_shape(new):
             taken["groups"] = new.groups
         self.running = self.running.model_copy(update=taken)
         self.tokens.replace(new.admin.tokens)
+        self.limit([section.rule() for section in new.limits])
         rules = {name: self.filters.rules(name) for name in self.groups.names()}
         self.settings.reload(self.running)
         self.filters.reload(self.running)
@@ -86,7 +89,8 @@ class Configuration:
                 option=name,
                 running=to_jsonable_python(running.get(name)),  # secrets as stars
                 file=to_jsonable_python(wanted.get(name)),
-                reload=name.startswith(TOKENS) or (name.startswith(GROUPS) and same_shape),
+                reload=name.startswith((TOKENS, LIMITS))
+                or (name.startswith(GROUPS) and same_shape),
             )
             for name in names
             if running.get(name) != wanted.get(name)

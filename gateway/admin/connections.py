@@ -100,6 +100,7 @@ def _row(connection: ClientConnection, members: list[str]) -> ConnectionRow:
     return ConnectionRow(
         id=connection.id,
         client_id=facts.client_id,
+        principal=facts.principal,
         host=facts.host,
         port=facts.port,
         broker=connection.broker_id,

@@ -164,10 +164,11 @@ class MoveBody(Body):
 
 
 class ConnectionRow(Row):
-    """A client's connection. Its identity at upstream is not known here: SASL passes through."""
+    """A client's connection. `principal`: the name of its SASL exchange, where that shows one."""
 
     id: int
     client_id: str | None  # of its first request
+    principal: str | None = None
     host: str
     port: int
     broker: int | None  # null: the bootstrap port
@@ -183,6 +184,39 @@ class ConnectionList(Row):
     """One page, by id. `next`: `after` of the next page."""
 
     connections: list[ConnectionRow]
+    total: int
+    next: str | None = None
+
+
+class LimitRow(Row):
+    """A rule of `limits`, and what the clients of one account have used since the start of the
+    node. `who`: the principal, client id or address that has these limits for itself; null: all
+    clients of the rule. Limits that are null are none.
+    """
+
+    rule: str
+    per: Literal["rule", "principal", "client_id", "address"]
+    who: str | None
+    connections: int
+    connections_max: int | None
+    requests: int
+    requests_per_s: int | None
+    bytes_in: int
+    bytes_in_per_s: int | None
+    bytes_out: int
+    bytes_out_per_s: int | None
+    share_sessions: int
+    share_sessions_max: int | None
+    throttled_ms: int  # told to clients in throttle_time_ms
+    muted: int  # requests that had to wait, as their client did not
+    refused: int  # connections and share sessions
+    wait_ms: int  # of a Fetch or Produce that came now
+
+
+class LimitList(Row):
+    """One page, in the order of the rules. `next`: `after` of the next page."""
+
+    limits: list[LimitRow]
     total: int
     next: str | None = None
 

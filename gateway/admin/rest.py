@@ -23,6 +23,7 @@ from gateway.admin import openapi
 from gateway.admin.access import Access
 from gateway.admin.administration import administration_routes
 from gateway.admin.api import OPERATIONS
+from gateway.admin.client_limits import limit_routes
 from gateway.admin.cluster import about_all
 from gateway.admin.configuration import Configuration
 from gateway.admin.connections import connection_routes
@@ -148,6 +149,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
+                *limit_routes(parts.server, parts.groups.sessions),
                 *node_routes(parts.nodes, parts.access.tokens),
                 *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),

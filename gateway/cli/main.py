@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import configuration, contexts, filters, groups, keys, node, nodes
+from gateway.cli import (
+    client_limits,
+    configuration,
+    contexts,
+    filters,
+    groups,
+    keys,
+    node,
+    nodes,
+)
 from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
 from gateway.cli.doctor import doctor
@@ -38,6 +47,7 @@ app.add_typer(keys.keys, name="key")
 app.add_typer(node.topics, name="topic")
 app.add_typer(node.brokers, name="broker")
 app.add_typer(node.connections, name="connection")
+app.add_typer(client_limits.app, name="limit")
 app.add_typer(nodes.app, name="node")
 app.command(cls=Watching)(node.health)
 app.command()(node.whoami)

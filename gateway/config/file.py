@@ -12,15 +12,18 @@ import fnmatch
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from gateway.config.admin import AdminSection
+from gateway.config.client_limits import LimitSection, no_name_twice
 from gateway.config.groups import GroupSection
 from gateway.config.listen import ListenSection
 from gateway.config.section import Section
 from gateway.config.state import NodesSection, RegistryViewSection, StateSection
 from gateway.config.upstream import UpstreamSection
+from gateway.core.limits import LIMIT_RULES_MAX
 from keyway.clusters.yaml_file import ConfigError as ConfigError
 from keyway.clusters.yaml_file import first_fault, read_mapping
 
@@ -40,6 +43,10 @@ class Config(Section):
     """Several nodes in front of one cluster."""
     registry_view: RegistryViewSection = RegistryViewSection()
     """A schema registry for this cluster's clients."""
+    limits: Annotated[
+        tuple[LimitSection, ...], Field(max_length=LIMIT_RULES_MAX), AfterValidator(no_name_twice)
+    ] = ()
+    """What clients may take: the first entry that matches a client. Without entries: no limits."""
     groups: tuple[GroupSection, ...] = ()
     """Policies of Key-Shared groups. A group that none matches gets the defaults."""
 

@@ -77,6 +77,10 @@ FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 MASK_RULES_MAX = 100  # of the values that REST shows; each is matched with each field
 LISTENERS_MAX = 16  # for clients; a socket each for every virtual broker
 TOKENS_MAX = 100  # of REST: each request is compared with all of them, some 30 microseconds
+LIMIT_RULES_MAX = 100  # of clients; each connection is matched with all of them, twice
+# Of rules with an account for each principal, client id or address; some 1 KB each. Those without a
+# connection make room for others.
+LIMIT_ACCOUNTS_MAX = 10_000
 FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with 256 bytes each
 
 GROUP_LINE_MS = 10_000  # from one log line of a group and kind of event to the next

@@ -35,6 +35,7 @@ from gateway.core.share.sessions import (
     OPEN_EPOCH,
     PartitionKey,
     SessionKey,
+    SessionLimitReached,
     ShareSession,
     session_key,
 )
@@ -134,6 +135,8 @@ def _session(
     if epoch == OPEN_EPOCH:
         if services.groups.member(group, member_id) is None:
             raise UnknownMember(f"Member {member_id} is not a member of group {group}.")
+        if not sessions.has(key) and not connection.may_open_session(sessions.opened_on):
+            raise SessionLimitReached("The limit of share sessions of this client is reached.")
         acknowledges = bool(ack_batches(body["Topics"]))
         session = sessions.open(key, connection.id, acknowledges=acknowledges)
         services.news.session_opened(session)

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from gateway.config.file import ConfigError
+from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Topology
 from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.certificates import UnusableFiles
-from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
+from gateway.listen.client_limits import ClientLimits
+from gateway.listen.metrics import LimitsCollector, ServerCollector, TopicTrafficCollector
 from gateway.listen.server import TOO_MANY, Server, ServerSettings
 from gateway.listen.tls_metrics import TlsCollector
 from gateway.part import Part, Trouble
@@ -33,13 +35,16 @@ def build(
     tasks: asyncio.TaskGroup,
     now_ms: Callable[[], int],
     reload: asyncio.Event,
+    rules: Sequence[Rule] = (),
 ) -> Part[ListenRoom]:
-    """The server forwards everything until `server.answer(handlers)` says otherwise. `reload`: when
-    it is set, certificates are read again. Raises ConfigError for TLS files that cannot be used.
+    """`rules`: limits of clients. The server forwards everything until `server.answer(handlers)`
+    says otherwise. `reload`: when it is set, certificates are read again. Raises ConfigError for
+    TLS files that cannot be used.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = ClientLimits.of(rules)
     try:
-        server = Server(settings, Topology(), {}, Admission(clients_max(files)), now_ms)
+        server = Server(settings, Topology(), {}, Admission(clients_max(files)), now_ms, limits)
     except UnusableFiles as unusable:
         raise ConfigError(str(unusable)) from unusable
     authoriser = Authoriser(now_ms)
@@ -67,6 +72,7 @@ def build(
             ServerCollector(server.counters, open_connections),
             TopicTrafficCollector(server.counters.apis.topics),
             TlsCollector(server.certificates, server.handshakes),
+            LimitsCollector(limits.accounts),
         ),
         troubles=troubles,
         warnings=server.certificates.warnings,

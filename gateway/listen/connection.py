@@ -18,6 +18,8 @@ from typing import NewType, Protocol, assert_never
 
 import structlog
 
+from gateway.core.client_limits.account import Account
+from gateway.core.client_limits.rules import ANONYMOUS, Who
 from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
@@ -41,6 +43,7 @@ from gateway.core.wire.frames import (
 )
 from gateway.core.wire.long_bytes import LongBytes, whole
 from gateway.listen.bounds import AnswerRoom, Bounds
+from gateway.listen.client_limits import ClientLimits, Muting, told
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.limits import (
@@ -98,6 +101,8 @@ class Node(Protocol):
     def tasks(self) -> asyncio.TaskGroup: ...
     @property
     def bounds(self) -> Bounds: ...
+    @property
+    def limits(self) -> ClientLimits: ...
 
     async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
         """Raises UpstreamError."""
@@ -153,6 +158,9 @@ class ClientConnection:
         self._discarded_bytes = 0  # answers to a client that is gone
         self._draining = False
         self._patience: asyncio.TimerHandle | None = None
+        self._muting = Muting(state, self.sockets, self._perform)
+        # Its SASL exchange has not told yet who it is.
+        self._nameless = node.rules.sasl
         self._work: set[asyncio.Task[None]] = set()
         self._log = log
 
@@ -191,6 +199,19 @@ class ClientConnection:
     def abort(self) -> None:
         self.sockets.abort()
 
+    @property
+    def account(self) -> Account | None:
+        """Whose limits hold for it; None: nobody's."""
+        return self._state.account
+
+    def may_open_session(self, open_on: Callable[[int], int]) -> bool:
+        """One more share session. `open_on`: how many a connection has opened."""
+        return self._node.limits.may_open_session(self._state.account, open_on)
+
+    def limit_again(self) -> None:
+        """There are other limits. It stays open, whatever they are."""
+        self._put_on(self._node.limits.account(self._who()))
+
     # ------------------------------------------------------------------------------- client's side
 
     def client_made(self, transport: asyncio.Transport) -> None:
@@ -203,11 +224,13 @@ class ClientConnection:
         self._patience = loop.call_later(FIRST_REQUEST_S, self._end_if_silent)
         self.counters.connections_opened += 1
         self._node.opened(self)
+        self._place()
         self._log.debug("connected")
 
     def from_client(self, data: bytes) -> None:
         self.counters.bytes_from_clients += len(data)
-        self.facts.received(data)
+        if self.facts.received(data):
+            self._place()
         self._perform(self._state.from_client(data, time.monotonic_ns()))
         if self._state.collected_bytes != self._collected_bytes:
             self._hold_request()
@@ -245,6 +268,8 @@ class ClientConnection:
                 sockets.upstream.abort()
             return
         self._perform(self._state.from_upstream(data, time.monotonic_ns()))
+        if self._nameless and self._state.principal is not None:
+            self._named(self._state.principal)
         if self._draining:
             self.drain()
         if not sockets.client_read:
@@ -274,6 +299,8 @@ class ClientConnection:
                 self.sockets.to_upstream(effect.data)
             else:
                 self._act(effect)
+        if self._state.muted_until_ns:
+            self._muting.look()
 
     def _act(self, effect: Rewrite | Intercepted | Answered | Failed) -> None:
         match effect:
@@ -309,6 +336,8 @@ class ClientConnection:
             request = Request(header, payload, self)
             body = await handler(request)
             head = response_head(api_key, header.api_version, header.correlation_id, len(body))
+            if self._state.account is not None:
+                body = told(self._state.account, api_key, header.api_version, head, body)
         except WireError as error:
             self.counters.count_refused(Refused.MALFORMED_REQUEST)
             self._fail("malformed request", api_key=api_key, detail=str(error))
@@ -337,6 +366,37 @@ class ClientConnection:
     def _hold_request(self) -> None:
         self._collected_bytes = self._state.collected_bytes
         self._node.bounds.hold_request(self.id, self._collected_bytes)
+
+    # --------------------------------------------------------------------------------------- limits
+
+    def _named(self, principal: str) -> None:
+        self._nameless = False
+        self.facts.principal = principal
+        self._place()
+
+    def _who(self) -> Who:
+        facts = self.facts
+        named = facts.principal or (None if self._nameless else ANONYMOUS)
+        client_id = (facts.client_id or "") if facts.bytes_in else None
+        return Who(address=facts.host, client_id=client_id, principal=named)
+
+    def _place(self) -> None:
+        """More is known about the client: it gets the account that is its own now."""
+        limits = self._node.limits
+        account = limits.account(who := self._who())
+        if account is None or account is self._state.account or limits.admits(account, who):
+            self._put_on(account)
+            return
+        self.counters.count_refused(Refused.CONNECTION_LIMIT)
+        self._end()
+
+    def _put_on(self, account: Account | None) -> None:
+        before = self._state.account
+        if before is not None and before is not account:
+            before.connections.discard(self.id)
+        if account is not None:
+            account.connections.add(self.id)
+        self._state.account = account
 
     # --------------------------------------------------------------------------------------- ending
 
@@ -370,6 +430,8 @@ class ClientConnection:
     def _finish(self) -> None:
         """Nothing more is done for this client."""
         self.sockets.over = True
+        self._put_on(None)
+        self._muting.end()
         self.answer_room.end()
         self._state.forget()
         if self._collected_bytes:

@@ -14,12 +14,16 @@ class ConnectionFacts:
     port: int = 0
     since_ms: int = 0  # set by the server
     client_id: str | None = None  # of its first request
+    principal: str | None = None  # that it has authenticated as; None: not, or not seen
     bytes_in: int = 0  # from the client
     bytes_out: int = 0
     tls: TlsFacts | None = None  # None: it came to a plain port
     answering: int | None = None  # the API that a handler is answering
 
-    def received(self, data: bytes) -> None:
-        if not self.bytes_in:
+    def received(self, data: bytes) -> bool:
+        """True for the first bytes."""
+        first = not self.bytes_in
+        if first:
             self.client_id = first_client_id(data)
         self.bytes_in += len(data)
+        return first

@@ -12,6 +12,7 @@ class Refused(Enum):
     """A bound of the node that a client met, as metrics name it."""
 
     TOO_MANY_CLIENTS = "too_many_clients"
+    CONNECTION_LIMIT = "connection_limit"  # of a rule of `limits`
     BEFORE_AUTHENTICATION = "before_authentication"  # a long request
     REQUESTS_HELD = "requests_held"  # the longest request, when all together are too many bytes
     REQUEST_STALLED = "request_stalled"  # the rest of a request never came

@@ -13,6 +13,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gateway.core.client_limits.account import Account
+from gateway.core.client_limits.accounts import Accounts
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.forwarding.topic_bytes import TopicBytes
 from gateway.core.wire.apis import ApiKey
@@ -93,6 +95,42 @@ class ServerCollector(Collector):
         for key, throttled_ms in sorted(apis.throttled_ms.items()):
             throttled.add_metric([_name(key)], throttled_ms / 1e3)
         yield throttled
+
+
+@dataclass(slots=True, eq=False)
+class LimitsCollector(Collector):
+    """By rule of `limits`: an account of its own for each principal would be a series for each."""
+
+    accounts: Accounts
+
+    def collect(self) -> Iterator[Metric]:
+        by_rule: dict[str, list[Account]] = {rule: [] for rule in self.accounts.rules}
+        for account in self.accounts.all():
+            by_rule[account.rule].append(account)
+        connections = GaugeMetricFamily(
+            "keyway_limits_connections", "Client connections that a rule limits", labels=["rule"]
+        )
+        for rule, accounts in by_rule.items():
+            connections.add_metric([rule], sum(len(it.connections) for it in accounts))
+        yield connections
+        totals = self.accounts.totals
+        for name, said, of in _LIMITS:
+            counter = CounterMetricFamily(f"keyway_limits_{name}", said, labels=["rule"])
+            for rule, accounts in by_rule.items():
+                gone = getattr(totals.get(rule), of, 0)
+                value = gone + sum(getattr(it, of) for it in accounts)
+                counter.add_metric([rule], value / 1e3 if of.endswith("_ms") else value)
+            yield counter
+
+
+_LIMITS = (  # name, what it says, field of Account
+    ("requests", "Requests of clients that a rule limits", "requests"),
+    ("bytes_in", "Bytes of requests of clients that a rule limits", "bytes_in"),
+    ("bytes_out", "Bytes of responses to clients that a rule limits", "bytes_out"),
+    ("throttled_seconds", "Waits that clients were told in throttle_time_ms", "throttled_ms"),
+    ("muted", "Requests that had to wait, as their client did not", "muted"),
+    ("refused", "Connections and share sessions beyond a limit", "refused"),
+)
 
 
 @dataclass(slots=True, eq=False)

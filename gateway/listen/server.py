@@ -10,12 +10,13 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
 import structlog
 
+from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.effects import Rewrite
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
@@ -27,6 +28,7 @@ from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.bounds import Bounds
 from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
+from gateway.listen.client_limits import ClientLimits
 from gateway.listen.connection import (
     ClientConnection,
     ConnectionId,
@@ -73,8 +75,10 @@ class Server:
         handlers: Mapping[int, Handler],
         admission: Admission | None = None,
         now_ms: Callable[[], int] | None = None,
+        limits: ClientLimits | None = None,
     ) -> None:
         self.settings = settings
+        self.limits = limits or ClientLimits.of(())
         self.admission = admission or Admission(sys.maxsize)
         self.answer(handlers)
         self.counters = Counters()
@@ -139,6 +143,10 @@ class Server:
             slots=self.settings.slots,
         )
         self._offered = OfferedApis(self.rules)
+
+    def limit(self, rules: Sequence[Rule]) -> None:
+        """From now on these limits hold, also for connections that are open."""
+        self.limits.replace(rules, list(self.connections.values()))
 
     def on_disconnect(self, callback: Callable[[ConnectionId], None]) -> None:
         """`callback` is called once for each connection, when its client is gone."""

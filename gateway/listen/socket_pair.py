@@ -32,6 +32,7 @@ class SocketPair:
         self.client_takes = True  # its socket buffer is not full
         self.client_took = asyncio.Event()
         self.client_read = True
+        self.muted = False  # the client's next request waits (client_limits.py)
         self.over = False  # the client is gone or being let go
         self._facts = facts
         self._counters = counters
@@ -103,7 +104,7 @@ class SocketPair:
             _read(self.upstream, on=self.client_takes or self.client is None)
         if self.client is not None:
             takes = self.client_takes and self._upstream_takes
-            takes = takes and not (self.connecting and self._early)
+            takes = takes and not self.muted and not (self.connecting and self._early)
             self.client_read = takes and self._held_bytes() <= PAUSE_ABOVE_BYTES
             _read(self.client, on=self.client_read)
 

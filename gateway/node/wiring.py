@@ -46,8 +46,14 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     cluster = upstream.build(cluster_settings)
     group_log = GroupLog(now_ms)
     reader = reading.build(cluster.room, group_log)
+    limits = [section.rule() for section in config.limits]
     server = listen.build(
-        server_settings(config, cluster_settings), cluster.room, tasks, now_ms, process.hangup
+        server_settings(config, cluster_settings),
+        cluster.room,
+        tasks,
+        now_ms,
+        process.hangup,
+        limits,
     )
     nodes = routing.build(config, cluster.room, server.room, redis.room.client)
     owners = nodes.room.owners

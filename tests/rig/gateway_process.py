@@ -41,6 +41,7 @@ class GatewayProcess:
         state: Mapping[str, Any] | None = None,
         admin: Mapping[str, Any] | None = None,
         nodes: Mapping[str, Any] | None = None,
+        limits: Sequence[Settings] = (),
         open_files_max: int | None = None,
         stderr: str | None = None,
         command: Sequence[str] = OF_THE_CHECKOUT,
@@ -74,6 +75,7 @@ class GatewayProcess:
             "admin": {"host": "127.0.0.1", "port": first + 1, **(admin or {})},
             "state": {**where, **(state or {})},
             "nodes": dict(nodes or {}),
+            "limits": list(limits),
             # Members of a test join together, and none of them waits for its partitions.
             "groups": [{"assignment_interval_ms": 0, **group} for group in groups],
         }

@@ -53,10 +53,14 @@ class ScriptedConnection:
     failure: UpstreamError | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(lambda _id: None, lambda: 0))
     counters: Counters = field(default_factory=Counters)
+    sessions_max: int | None = None  # the limit of its account
 
     @property
     def answer_room(self) -> AnswerRoom:
         return AnswerRoom(self.bounds, self.id)
+
+    def may_open_session(self, open_on: Callable[[int], int]) -> bool:
+        return self.sessions_max is None or open_on(self.id) < self.sessions_max
 
     async def ask_upstream(self, api_key: int, api_version: int, body: Message) -> Message:
         encode_request(api_key, api_version, body)  # it could be sent

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from gateway.core.client_limits.account import Account
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Kind, Rules, Side, Stop
 from gateway.core.forwarding.node_endpoints import MalformedResponse
@@ -54,6 +55,28 @@ class ConnectionState:
         return not self._calls and self._requests.idle
 
     @property
+    def account(self) -> Account | None:
+        """Whose limits hold for the requests from now on; None: nobody's."""
+        return self._requests.account
+
+    @account.setter
+    def account(self, account: Account | None) -> None:
+        self._requests.account = account
+
+    @property
+    def principal(self) -> str | None:
+        """The name that the client has authenticated with at upstream, ANONYMOUS where the exchange
+        does not show it; None: not yet.
+        """
+        sasl = self._requests.sasl
+        return None if sasl is None else sasl.principal
+
+    @property
+    def muted_until_ns(self) -> int:
+        """The client's next request waits for its account: `unmute` then. 0: it does not."""
+        return self._requests.muted_until_ns
+
+    @property
     def calls_open(self) -> int:
         return len(self._calls)
 
@@ -91,6 +114,15 @@ class ConnectionState:
         if not self._ended:
             try:
                 self._requests.answered(frame, effects, now_ns, waited_ns)
+            except Stop as stop:
+                self._end(stop.failed, effects)
+        return effects
+
+    def unmute(self, now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._ended:
+            try:
+                self._requests.unmute(effects, now_ns)
             except Stop as stop:
                 self._end(stop.failed, effects)
         return effects

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
+from gateway.core.client_limits.account import Account
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
 from gateway.core.forwarding.broker_names import named_for_upstream
 from gateway.core.forwarding.effects import (
@@ -36,10 +37,10 @@ from gateway.core.forwarding.partition_walk import (
     PRODUCE_REQUESTS,
     PartitionWalk,
 )
+from gateway.core.forwarding.produce_head import acks_at_of
+from gateway.core.forwarding.sasl_watch import SaslWatch
 from gateway.core.limits import (
     HANDSHAKE_BYTES_MAX,
-    HEAD_BYTES_MAX,
-    HEADER_TAGS_MAX,
     LOCAL_REQUEST_BYTES_MAX,
     PIPELINED_REQUESTS_MAX,
     PLAIN_REQUEST_BYTES_MAX,
@@ -59,10 +60,9 @@ SASL_AUTHENTICATE: Final = 36
 API_VERSIONS: Final = 18
 DESCRIBE_CONFIGS: Final = 32
 
+_SASL: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _BROKER_RESOURCE: Final = 4  # ConfigResource.Type
 
-_PRODUCE_TRANSACTIONAL_FROM: Final = 3
-_PRODUCE_FLEXIBLE_FROM: Final = 9
 _PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
 
 _SIZE_BYTES: Final = 4
@@ -98,6 +98,9 @@ class Requests:
 
     def __init__(self, rules: Rules, calls: deque[Call], counts: ApiCounts) -> None:
         self.authenticated = not rules.sasl
+        self.sasl: SaslWatch | None = SaslWatch() if rules.sasl else None
+        self.account: Account | None = None  # None: nothing limits this client
+        self.muted_until_ns = 0  # its next request waits for its account; 0: it does not
         self._rules = rules
         self._calls = calls
         self._counts = counts
@@ -192,6 +195,11 @@ class Requests:
             self._waiting.clear()
             self.feed(data, effects, now_ns)
 
+    def unmute(self, effects: list[Effect], now_ns: int) -> None:
+        """The wait is over; it may begin again with any request. Raises Stop."""
+        self.muted_until_ns = 0
+        self.resume(effects, now_ns)
+
     def forget(self) -> None:
         """Nothing that is held here will be answered or go on."""
         self._collecting = self._parked = None
@@ -200,7 +208,7 @@ class Requests:
 
     def _stands_still(self) -> bool:
         local = self._parked is not None or self._answering_bytes > 0
-        return local or len(self._calls) >= PIPELINED_REQUESTS_MAX
+        return local or self.muted_until_ns > 0 or len(self._calls) >= PIPELINED_REQUESTS_MAX
 
     def _read(self, chunk: Chunk) -> None:
         while chunk.at < chunk.end:
@@ -216,7 +224,7 @@ class Requests:
                 self._collect(self._collecting, chunk)
             elif self._stands_still():
                 self._waiting.append(chunk.rest())
-            elif not self._begin(chunk):
+            elif not self._begin(chunk) and not self.muted_until_ns:
                 self._head = chunk.rest()
 
     def _passed(self, chunk: Chunk) -> None:
@@ -230,7 +238,9 @@ class Requests:
             self._send_injections(chunk.effects)
 
     def _begin(self, chunk: Chunk) -> bool:
-        """Decides the way of the next request; False: its head is not complete."""
+        """Decides the way of the next request; False: its head is not complete, or it has to wait
+        for its account.
+        """
         data, at = chunk.data, chunk.at
         have = chunk.end - at
         if have < _SIZE_BYTES:
@@ -244,27 +254,50 @@ class Requests:
             return False
         _, api_key, version, correlation_id = _HEAD.unpack_from(data, at)
         self._check_size(api_key, size)
+        if self._must_wait(api_key):
+            return False
         if self._is_local(api_key, version):
             reply = self._refusal(api_key, correlation_id)
             self._collect_all(_Collected(api_key, size, reply=reply), chunk)
-        elif api_key == DESCRIBE_CONFIGS:
+        elif api_key == DESCRIBE_CONFIGS or (self.sasl is not None and api_key in _SASL):
             call = Call(self._kind(api_key, version), api_key, version, correlation_id)
             self._collect_all(_Collected(api_key, size, forwarded=call), chunk)
-        else:
-            kind = self._kind(api_key, version)
-            acks = 1
-            if api_key == PRODUCE:
-                acks_at = _acks_at(data, at, at + _SIZE_BYTES + size, version)
-                if acks_at < 0:
-                    return False
-                acks = _SHORT.unpack_from(data, acks_at)[0]
-                self._begin_walk(version, acks_at + _SHORT.size - at)
-            if acks != 0:
-                self._passing = Call(kind, api_key, version, correlation_id)
-                self._calls.append(self._passing)
-            self._left = _SIZE_BYTES + size
+        elif not self._begin_passing(chunk, size, api_key, version, correlation_id):
+            return False
         self._first = False
         self._counts.asked(api_key)
+        if self.account is not None:
+            self.account.asked(api_key, _SIZE_BYTES + size, self._now_ns)
+        return True
+
+    def _begin_passing(
+        self, chunk: Chunk, size: int, api_key: int, version: int, correlation_id: int
+    ) -> bool:
+        """False: its head is not complete."""
+        kind = self._kind(api_key, version)
+        acks = 1
+        if api_key == PRODUCE:
+            data, at = chunk.data, chunk.at
+            acks_at = acks_at_of(data, at, at + _SIZE_BYTES + size, version)
+            if acks_at < 0:
+                return False
+            acks = _SHORT.unpack_from(data, acks_at)[0]
+            self._begin_walk(version, acks_at + _SHORT.size - at)
+        if acks != 0:
+            self._passing = Call(kind, api_key, version, correlation_id)
+            self._calls.append(self._passing)
+        self._left = _SIZE_BYTES + size
+        return True
+
+    def _must_wait(self, api_key: int) -> bool:
+        """The client's account has not paid yet for what was taken before."""
+        if self.account is None:
+            return False
+        wait_ns = self.account.wait_ns(api_key, self._now_ns)
+        if wait_ns <= 0:
+            return False
+        self.account.muted += 1
+        self.muted_until_ns = self._now_ns + wait_ns
         return True
 
     def _check_size(self, api_key: int, size: int) -> None:
@@ -354,9 +387,13 @@ class Requests:
                 self._serve(local, chunk.effects)
 
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
-        """A DescribeConfigs request; the answer passes unread unless it is about a broker. One that
-        is malformed goes on: upstream is to refuse it.
+        """A step of SASL, for the name in it. Or DescribeConfigs: its answer passes unread unless
+        it is about a broker, and one that is malformed goes on for upstream to refuse it.
         """
+        if self.sasl is not None and call.api_key in _SASL:
+            self.sasl.asked(call.api_key, call.version, payload)
+            self._pass_whole(call, payload, effects)
+            return
         try:
             body_at = parse_request_header(payload).body_at
             message = decode_request(
@@ -371,6 +408,9 @@ class Requests:
                 payload = payload[:body_at] + body
             elif not _asks_about_brokers(message):
                 call.kind = Kind.PASS
+        self._pass_whole(call, payload, effects)
+
+    def _pass_whole(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         self._calls.append(call)
         effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
 
@@ -411,57 +451,3 @@ def _refuse_other_protocols(first: bytes) -> None:
 
 def _asks_about_brokers(configs: Message) -> bool:
     return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in configs["Resources"])
-
-
-def _acks_at(data: bytes, start: int, end: int, version: int) -> int:
-    """Where `acks` of the Produce request at `start` stands, which ends at `end`; -1: not all of it
-    is here yet.
-
-    Positions beyond the data go through unread: all later ones are then beyond it, too.
-    """
-    have = len(data)
-    # The client id stays a string with a two-byte length in every header version.
-    at = _after_string(data, start + _HEAD.size)
-    if version >= _PRODUCE_FLEXIBLE_FROM:
-        tags, at = _varint(data, at)
-        if tags > HEADER_TAGS_MAX:
-            raise _bad_produce_header(version)
-        while tags and at < have:
-            tags -= 1
-            _, at = _varint(data, at)
-            size, at = _varint(data, at)
-            at += size
-        size, at = _varint(data, at)
-        at += size - 1 if size else 0  # compact: n + 1, 0 is null
-    elif version >= _PRODUCE_TRANSACTIONAL_FROM:
-        at = _after_string(data, at)
-    if at + _SHORT.size > end or (at + _SHORT.size > have and have - start > HEAD_BYTES_MAX):
-        raise _bad_produce_header(version)
-    if at + _SHORT.size > have:
-        return -1
-    return at
-
-
-def _after_string(data: bytes, at: int) -> int:
-    if at + _SHORT.size > len(data):
-        return at + _SHORT.size
-    size: int = _SHORT.unpack_from(data, at)[0]
-    return at + _SHORT.size + max(size, 0)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    shift = 0
-    while at < len(data) and shift <= 28:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    # Cut off, so at least one more byte is to come; or longer than any varint may be.
-    return 0, max(at, len(data)) + 1
-
-
-def _bad_produce_header(version: int) -> Stop:
-    return _stop(Fault.HEADER, f"api_key={PRODUCE} version={version}")

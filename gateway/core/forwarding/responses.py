@@ -11,6 +11,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
+from gateway.core.client_limits.throttle_field import throttle_at, throttle_of, throttled
 from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.effects import (
     Answered,
@@ -53,10 +54,7 @@ _CORRELATION_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = _CORRELATION_BYTES
 
 _HEAD = Struct(">ii")  # size, correlation id
-_THROTTLE = Struct(">i")  # ms
 _THROTTLED: Final = (PRODUCE, FETCH)  # the APIs that byte quotas slow down
-_FETCH_FLEXIBLE_FROM: Final = 12
-_PRODUCE_FLEXIBLE_FROM: Final = 9
 # The same, no tagged field, the error code. A mechanism of several steps has an answer without
 # error before the last one: enough to tell a client from a stranger, upstream does the rest.
 _SASL_HEAD_BYTES: Final = 11
@@ -116,7 +114,7 @@ class Responses:
 
     def _head_bytes(self) -> int:
         """Of the next response: of SaslAuthenticate with its error code."""
-        if self._requests.authenticated or not self._calls:
+        if not self._calls or self._requests.sasl is None:
             return _HEAD.size
         return _SASL_HEAD_BYTES if self._calls[0].api_key == SASL_AUTHENTICATE else _HEAD.size
 
@@ -131,11 +129,11 @@ class Responses:
         if not _PAYLOAD_BYTES_MIN <= size <= self._rules.frame_bytes_max:
             limit = self._rules.frame_bytes_max
             raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
-        if call.api_key == SASL_AUTHENTICATE and not self._requests.authenticated:
-            error_at = chunk.at + _HEAD.size + (call.version >= _SASL_FLEXIBLE_FROM)
-            self._requests.authenticated = chunk.data[error_at : error_at + 2] == b"\0\0"
+        if call.api_key == SASL_AUTHENTICATE:
+            self._note_login(call, chunk)
         if call.api_key in _THROTTLED:
             self._note_throttle(call, chunk, chunk.at + _SIZE_BYTES + size)
+        self._throttle(call, chunk, size)
         if call.kind is Kind.PASS:
             self._begin_pass(call, size)
         elif call.kind is Kind.WALK and size > WHOLE_RESPONSE_BYTES_MAX:
@@ -184,11 +182,34 @@ class Responses:
 
     def _note_throttle(self, call: Call, chunk: Chunk, end: int) -> None:
         """ThrottleTimeMs of the response that begins here and ends at `end`, unless it is cut."""
-        at = _throttle_at(call, chunk.data, chunk.at, end)
-        if chunk.at < at and at + _THROTTLE.size <= min(end, chunk.end):
-            throttle_ms: int = _THROTTLE.unpack_from(chunk.data, at)[0]
+        at = throttle_at(call.api_key, call.version, chunk.data, chunk.at, end)
+        if at >= 0:
+            throttle_ms = throttle_of(chunk.data, at)
             if throttle_ms > 0:
                 self._counts.throttled(call.api_key, throttle_ms)
+
+    def _note_login(self, call: Call, chunk: Chunk) -> None:
+        requests = self._requests
+        if requests.sasl is not None:
+            error_at = chunk.at + _HEAD.size + (call.version >= _SASL_FLEXIBLE_FROM)
+            accepted = chunk.data[error_at : error_at + 2] == b"\0\0"
+            requests.sasl.answered(accepted=accepted)
+            requests.authenticated = requests.authenticated or accepted
+
+    def _throttle(self, call: Call, chunk: Chunk, size: int) -> None:
+        """The response that begins here tells the wait of the client's account, if that is the
+        longer one. A copy of one read, and only for a client that has to wait.
+        """
+        account = self._requests.account
+        if account is None or call.kind is Kind.INJECTED:
+            return
+        throttle_ms = account.answered(call.api_key, _SIZE_BYTES + size, self._now_ns)
+        if throttle_ms > 0:
+            end = chunk.at + _SIZE_BYTES + size
+            at = throttle_at(call.api_key, call.version, chunk.data, chunk.at, end)
+            if at >= 0:
+                chunk.flush()
+                chunk.data = throttled(chunk.data, at, throttle_ms)
 
     def _pass(self, chunk: Chunk) -> None:
         step = min(self._left, chunk.end - chunk.at)
@@ -258,23 +279,6 @@ def _stop(fault: Fault, detail: str) -> Stop:
 def _rewritten_bytes_max(api_key: int) -> int:
     configs = api_key == DESCRIBE_CONFIGS
     return REWRITTEN_CONFIGS_BYTES_MAX if configs else REWRITTEN_RESPONSE_BYTES_MAX
-
-
-def _throttle_at(call: Call, data: bytes, start: int, end: int) -> int:
-    """Where ThrottleTimeMs of the response data[start:end] stands; -1: it has none, or is cut off.
-
-    Fetch has it behind the head, Produce as the last field. A Produce response with tagged fields
-    names a new leader, and has no throttle worth a walk.
-    """
-    if call.version == 0:
-        return -1
-    if call.api_key == FETCH:
-        return start + _HEAD.size + (call.version >= _FETCH_FLEXIBLE_FROM)
-    if end > len(data):
-        return -1
-    if call.version >= _PRODUCE_FLEXIBLE_FROM:
-        return -1 if data[end - 1] else end - 1 - _THROTTLE.size
-    return end - _THROTTLE.size
 
 
 def _cut_off(tail_at: int) -> MalformedResponse:

@@ -149,6 +149,13 @@ class ShareSessions:
             raise SessionNotFound("The share session is not found.")
         return session
 
+    def has(self, key: SessionKey) -> bool:
+        return key in self._by_key
+
+    def opened_on(self, connection: int) -> int:
+        """Open sessions that this connection opened."""
+        return len(self._by_connection.get(connection, ()))
+
     def of_group(self, group: str) -> list[ShareSession]:
         """The open ones."""
         return list(self._by_group.get(group, {}).values())

@@ -143,7 +143,9 @@ def test_what_comes_before_a_login_is_short(
 ) -> None:
     """Whatever it holds (a broker reads its tagged fields), it is refused with its head."""
     head = request(api, 1, correlation_id=1)[4:14]
-    assert len(to_upstream(it().from_client(limit.to_bytes(4, "big") + head))) == 14
+    assert not any(
+        isinstance(effect, Failed) for effect in it().from_client(limit.to_bytes(4, "big") + head)
+    )
     (failed,) = it().from_client((limit + 1).to_bytes(4, "big") + head)
     assert isinstance(failed, Failed)
     assert failed.fault is Fault.FRAME_SIZE

@@ -1,0 +1,69 @@
+"""The name of a client whose SASL exchange passes through to upstream.
+
+PLAIN and SCRAM send the name in clear. It counts once upstream has accepted the last step. Other
+mechanisms, and delegation tokens, do not show whose they are.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from gateway.core.client_limits.rules import ANONYMOUS
+from gateway.core.wire.codec import decode_request
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.frames import parse_request_header
+
+_HANDSHAKE: Final = 17
+_PLAIN: Final = "PLAIN"
+_SCRAM: Final = "SCRAM-"
+
+
+@final
+class SaslWatch:
+    """`principal` is ANONYMOUS for an exchange that does not show it; None: not yet accepted."""
+
+    def __init__(self) -> None:
+        self.principal: str | None = None
+        self._mechanism = ""
+        self._name: str | None = None  # that the exchange under way is for
+        self._steps = 0  # of it that upstream has to accept still
+
+    def asked(self, api_key: int, version: int, payload: bytes) -> None:
+        """SaslHandshake or SaslAuthenticate, without its size."""
+        try:
+            body_at = parse_request_header(payload).body_at
+            message = decode_request(api_key, version, payload, body_at)
+        except WireError:
+            return  # upstream is to refuse it
+        if api_key == _HANDSHAKE:
+            self._mechanism = str(message["Mechanism"])
+            self._name, self._steps = None, 0
+        elif self._steps == 0:
+            token = bytes(message["AuthBytes"])
+            self._name, self._steps = ANONYMOUS, 1
+            if self._mechanism == _PLAIN:
+                self._name = _plain_name(token) or ANONYMOUS
+            elif self._mechanism.startswith(_SCRAM):
+                self._name, self._steps = scram_name(token) or ANONYMOUS, 2
+
+    def answered(self, *, accepted: bool) -> None:
+        """A step of the exchange."""
+        self._steps = self._steps - 1 if accepted and self._steps else 0
+        if accepted and self._steps == 0 and self._name is not None:
+            self.principal = self._name
+
+
+def _plain_name(token: bytes) -> str:
+    """The password behind it is not touched."""
+    parts = token.split(b"\0", 2)
+    return parts[1].decode("utf-8", "replace") if len(parts) == 3 else ""
+
+
+def scram_name(token: bytes) -> str:
+    """Of a client's first message (RFC 5802); empty: it is none, or not the client's own name."""
+    fields = token.decode("utf-8", "replace").split(",")
+    if len(fields) < 4 or fields[0] != "n" or not fields[2].startswith("n="):
+        return ""
+    if "tokenauth=true" in fields[3:]:
+        return ""  # a delegation token: upstream alone knows its owner
+    return fields[2][2:].replace("=2C", ",").replace("=3D", "=")
