@@ -17,16 +17,17 @@ from gateway.core.client_limits.rules import Per, Rule
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.client_limits import sessions_of
 from gateway.listen.server import Server
+from gateway.members.groups import Groups
 
 
-def limit_routes(server: Server, sessions: ShareSessions) -> list[Route]:
+def limit_routes(server: Server, groups: Groups) -> list[Route]:
     async def list_limits(request: Request) -> Response:
         limit = limit_of(request)
         after = number(request, "after", 0, ID_MAX, default=0)
         accounts = server.limits.accounts
         known = accounts.all()
         rows = [
-            _row(accounts.rule(account), account, sessions)
+            _row(accounts.rule(account), account, groups.sessions)
             for account in known[after : after + limit]
         ]
         more = after + limit < len(known)

@@ -149,7 +149,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
-                *limit_routes(parts.server, parts.groups.sessions),
+                *limit_routes(parts.server, parts.groups),
                 *node_routes(parts.nodes, parts.access.tokens),
                 *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),

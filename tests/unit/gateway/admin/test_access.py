@@ -63,6 +63,7 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     "filters.remove": (None, {"group": GROUP}),
     "positions.seek": ({"to": "latest", "execute": True}, {}),
     "config.reload": (None, {}),
+    "tls.reload": (None, {}),
     "nodes.drain": ({"node": "b"}, {}),
     "nodes.undrain": ({"node": "b"}, {}),
     "nodes.move": ({"broker": 1, "node": "b"}, {}),

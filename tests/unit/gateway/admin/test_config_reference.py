@@ -69,7 +69,7 @@ def test_every_section_has_its_table_and_no_other() -> None:
             "nodes",
             "registry_view",
         ),
-        *("groups[]", "groups[].filters[]"),
+        *("limits[]", "groups[]", "groups[].filters[]"),
     ]
 
 

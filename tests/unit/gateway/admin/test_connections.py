@@ -46,6 +46,7 @@ def test_connections() -> None:
             "bytes_in": size,
             "bytes_out": 0,
             "members": [f"{GROUP}/m1"],
+            "principal": None,
         }
         assert (found[1]["in_flight"], found[1]["in_flight_requests"]) == (["SHARE_FETCH"], 1)
         assert found[2]["broker"] is None

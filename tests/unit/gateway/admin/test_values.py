@@ -134,6 +134,7 @@ def test_a_look_at_a_value_takes_a_token_for_values_and_is_audited() -> None:
             "role": "viewer",
             "address": "127.0.0.1",
             "count": 1,
+            "target": None,
             "action": "parked.value",
             "group": GROUP,
             "topic": TOPIC,
