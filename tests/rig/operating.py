@@ -12,6 +12,7 @@ from typing import Any
 
 from dispatcher.core.model import Member, MemberId
 from dispatcher.core.routing.ring import Router
+from gateway.admin.peers import NODE_ONLY
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareMember
 from tests.rig.gateway_process import GatewayProcess
@@ -56,9 +57,15 @@ def health(gateway: GatewayProcess, path: str = "/health") -> tuple[int, dict[st
             return refusal.code, json.load(refusal)
 
 
-def windows_of(gateway: GatewayProcess, group: str) -> list[dict[str, Any]]:
-    """The group's windows as REST describes them; [] while it knows no such group."""
-    status, answer = rest(gateway, f"/v1/groups/{urllib.parse.quote(group, safe='')}")
+def windows_of(
+    gateway: GatewayProcess, group: str, *, node: str | None = None
+) -> list[dict[str, Any]]:
+    """The group's windows as REST describes them; [] while it knows no such group. `node`: only
+    those of this node, which is the one that is asked.
+    """
+    headers = None if node is None else {NODE_ONLY: node}
+    path = f"/v1/groups/{urllib.parse.quote(group, safe='')}"
+    status, answer = rest(gateway, path, headers=headers)
     return list(answer["partitions"]) if status == 200 else []
 
 

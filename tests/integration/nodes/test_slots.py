@@ -146,8 +146,8 @@ def test_members_get_every_record_from_both_nodes(
     consume_all(members, places_on(nodes.bootstrap, spread, PARTITIONS))
     assert_never_backwards(deliveries_of(members))
     held = [
-        {row["partition"] for row in windows_of(node, group) if row["state"] == "up"}
-        for node in nodes.nodes.values()
+        {row["partition"] for row in windows_of(node, group, node=name) if row["state"] == "up"}
+        for name, node in nodes.nodes.items()
     ]
     assert all(held)
     assert not held[0] & held[1]

@@ -98,7 +98,13 @@ def test_a_slow_broker_holds_little_and_loses_nothing(
             it.upstream.on_api(PRODUCE, answers({}))
             reader, writer = await connected(it, authority)
             writer.write(request(HEARTBEAT) + sent * 4)
-            await until(lambda: bool(it.server.connections) and not only(it).sockets.client_read)
+            await until(
+                lambda: (
+                    bool(it.server.connections)
+                    and only(it).sockets.upstream is not None
+                    and not only(it).sockets.client_read
+                )
+            )
             connection, most = only(it), 0
             upstream = connection.sockets.upstream
             for _ in range(2_000):
