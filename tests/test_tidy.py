@@ -25,6 +25,8 @@ PACKAGES = (
 )
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+# Above these a line `# Long: …` at the file's or the class's head says why.
+FILE_LINES_REASONED, CLASS_METHODS_REASONED = 450, 25
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
 TEST_AREAS = ("unit", "shell", "integration", "property", "spark", "browser", "conformance")
 CHANGE_KINDS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
@@ -86,6 +88,41 @@ def test_functions_are_short() -> None:
         if (found := long_functions(path.read_text(encoding="utf-8")))
     }
     assert not long
+
+
+def unreasoned(text: str) -> list[str]:
+    """Classes with many methods, and "file" if it is long, without a reason beside them."""
+    lines = text.splitlines()
+    found = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef):
+            methods = [
+                it for it in node.body if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef)
+            ]
+            first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
+            reasoned = lines[first - 2].startswith("# Long: ")
+            if len(methods) > CLASS_METHODS_REASONED and not reasoned:
+                found.append(node.name)
+    if len(lines) > FILE_LINES_REASONED and "\n# Long: " not in text:
+        found.append("file")
+    return found
+
+
+def test_what_is_long_has_a_reason_beside_it() -> None:
+    product = [package for package in PACKAGES if package != "tests"]
+    found = {
+        relative(path): names
+        for path in sources(*product)
+        if (names := unreasoned(path.read_text(encoding="utf-8")))
+    }
+    assert not found
+
+
+def test_what_is_long_without_a_reason_is_found() -> None:
+    methods = "".join(f"    def m{at}(self): ...\n" for at in range(CLASS_METHODS_REASONED + 1))
+    assert unreasoned(f"x = 1\nclass C:\n{methods}") == ["C"]
+    assert not unreasoned(f"x = 1\n# Long: it is.\n@d\nclass C:\n{methods}")
+    assert unreasoned("x = 1\n" * (FILE_LINES_REASONED + 1)) == ["file"]
 
 
 def test_a_long_function_is_found() -> None:

@@ -2,14 +2,14 @@
 (ARCHITECTURE, Cores and shells).
 
 Everything here speaks of one window: one (group, topic, partition). Records come in columns
-(equally long lists), never one object per record, so that the loops over them stay in compiled leaf
-functions. Offsets are Kafka's; a range is inclusive on both ends; times are milliseconds of the
-shell's clock (`now_ms`).
+(equally long lists), never one object per record, so that loops over them stay in compiled leaf
+functions. Offsets are Kafka's, ranges inclusive, times milliseconds of the shell (`now_ms`).
 
 The objects of every step have an `__init__` of their own. mypyc compiles that; the `__init__` that
 `dataclass` generates stays interpreted: five times slower, and eight times if it is frozen.
 """
 
+# Long: the words of the dispatcher, which all its rooms import: events, changes, effects, policies.
 from __future__ import annotations
 
 from dataclasses import dataclass, field

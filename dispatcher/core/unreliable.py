@@ -66,6 +66,7 @@ from dispatcher.core.routing.silence import fall_silent
 from keyway.commit_metadata.core.bitmap import united
 
 
+# Long: the interface of Dispatcher, which is 25 methods, and the events of this core.
 class Unreliable:
     """As Dispatcher from outside; its steps have no changes. Not thread-safe."""
 

@@ -85,6 +85,7 @@ class _Claim:
     name: bytes  # of the window in Redis
 
 
+# Long: the verbs of WindowStore, and the one connection and script under them.
 class RedisStore:
     """A `WindowStore` on redis://, rediss:// or unix://; it connects when called, again if need be.
 

@@ -4,6 +4,7 @@ openapi.py describes it for other programs, access.py guards by it. The server h
 no others; a test compares them.
 """
 
+# Long: a row for each route.
 from __future__ import annotations
 
 from dispatcher.core.model import Reason

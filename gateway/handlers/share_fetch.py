@@ -11,6 +11,7 @@ sent. An answer is smaller while the node holds many that their clients have not
 implemented: MinBytes; the answer leaves with the first records there are.
 """
 
+# Long: one Kafka API, one file; its plan is in share_plan.py.
 from __future__ import annotations
 
 import asyncio

@@ -122,6 +122,7 @@ class Node(Protocol):
         """Its upstream connection as well."""
 
 
+# Long: the effects of one connection, which its state (gateway/core/forwarding) asks for.
 class ClientConnection:
     """`broker_id` is the virtual broker the client connected to, None on the bootstrap port;
     `listener` the name of the listener it came to; `tls`: None on a plain port.

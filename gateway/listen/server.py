@@ -65,6 +65,7 @@ log = structlog.get_logger("keyway.server")
 TOO_MANY = "no more clients are taken: raise the limit of open files (ulimit -n), two for a client"
 
 
+# Long: the doors of the room: what others hear of connections, and what clients are shown.
 class Server:
     """`handlers` answer their API keys here; all other requests go upstream."""
 

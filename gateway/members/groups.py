@@ -55,6 +55,7 @@ class TopicMembersChanged:
     reason: Reason
 
 
+# Long: a callback for each kind of news, and a question for each room above.
 @dataclass(slots=True)
 class Groups:
     settings: GroupSettings

@@ -116,6 +116,7 @@ class Alone:
         return ()
 
 
+# Long: `Owners`, the orders of operators, and the beat that both are made of.
 class SharedOwners:
     """`serves`: the virtual brokers that this node listens for; `agreed`: what every node must have
     alike; `facts`: for operators.

@@ -7,6 +7,7 @@ without the clusters' name patterns. Units are in the names. The text below an o
 description in docs/configuration.md (gateway/admin/config_reference.py).
 """
 
+# Long: the sections of one file, a class each.
 from __future__ import annotations
 
 import fnmatch

@@ -10,6 +10,7 @@ target) or the query fails, it is stopped and a new one starts from the position
        └────────────────────────────────────┘
 """
 
+# Long: the loop that is drawn above, whose steps share the state of one run.
 from __future__ import annotations
 
 import json

@@ -25,6 +25,7 @@ from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
 from spark.streaming.orders import Place
 
 
+# Long: one lock guards all that a link tells; each figure has its own way in.
 class LinkReport:
     """Counts and states of one link. Batches report from Spark's callback thread, the link's loop
     from its own, so a lock guards every method.

@@ -100,6 +100,7 @@ class Handled:
         self.stirred = stirred
 
 
+# Long: a method for each command and each answer of the world; the table NEXT leads to them.
 class WindowLife:
     def __init__(self) -> None:
         self.state = LifeState.LOADING

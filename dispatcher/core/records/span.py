@@ -34,6 +34,7 @@ def _no_bits(count: int) -> vec[u8]:
     return vec[u8](bytes(count))
 
 
+# Long: all that touches the rings, which mypyc keeps fast only while their fields are its own.
 class Span:
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor  # the next offset that is not settled

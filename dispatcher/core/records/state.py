@@ -31,6 +31,7 @@ from dispatcher.core.records.retry import AT_ONCE, CLEAN, Retry, RetryBook, back
 from dispatcher.core.records.span import Span
 
 
+# Long: what the events (dispatcher/core/events) do to a window together, each step once.
 class WindowState:
     waiting_for_reread: bool  # keys wait until all that is leased was read again; set by restore
 

@@ -93,6 +93,7 @@ class _Collected:
     whole_ns: int = 0
 
 
+# Long: one state machine over the bytes of a stream; its states are its methods.
 class Requests:
     """`calls` is the queue shared with the stream of responses."""
 
