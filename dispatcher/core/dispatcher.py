@@ -33,6 +33,7 @@ from typing import assert_never
 
 from dispatcher.core.events.acknowledge import acknowledge
 from dispatcher.core.events.acquire import acquire, not_sent, ready_for
+from dispatcher.core.events.holding import hold_moved
 from dispatcher.core.events.membership import (
     members_changed,
     session_closed,
@@ -44,6 +45,7 @@ from dispatcher.core.events.reading import log_truncated, records_read
 from dispatcher.core.events.room import holder
 from dispatcher.core.events.step_end import finish
 from dispatcher.core.events.ticking import due_ms, tick
+from dispatcher.core.hold import HoldMoved
 from dispatcher.core.limits import COMMITTED_RANGES_MAX
 from dispatcher.core.model import (
     Acknowledge,
@@ -71,6 +73,7 @@ from dispatcher.core.reports.picture import Picture, picture_of
 from dispatcher.core.reports.stats import (
     Held,
     WindowStats,
+    first_unsettled,
     held_records,
     unsettled_keys,
     window_stats,
@@ -121,6 +124,8 @@ class Dispatcher:
                 dead_lettered(state, event)
             case OperatorAct():
                 operator_act(state, event)
+            case HoldMoved():
+                hold_moved(state, event)
             case _:
                 assert_never(event)
         return finish(state)
@@ -149,6 +154,15 @@ class Dispatcher:
     def read_position(self) -> int:
         """The next offset to read."""
         return self._state.window.read_position
+
+    @property
+    def keys_known_to(self) -> int:
+        """The keys of all unsettled records before it are known: after a restart they are read
+        again first.
+        """
+        window = self._state.window
+        behind = bool(window.unread) or window.read_position < window.front
+        return window.cursor if behind else window.read_position
 
     @property
     def front(self) -> int:
@@ -207,6 +221,10 @@ class Dispatcher:
     def unsettled_keys(self) -> list[bytes]:
         """Distinct keys of unsettled records, in the order of their first ones. O(span)."""
         return unsettled_keys(self._state)
+
+    def first_unsettled(self) -> list[tuple[bytes, int]]:
+        """As `unsettled_keys`, each with the offset of its first unsettled record. O(span)."""
+        return first_unsettled(self._state)
 
     def held(self) -> Held:
         """O(members + records with a retry)."""

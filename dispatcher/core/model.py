@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NewType
 
+from dispatcher.core.hold import HoldMoved
+
 Offset = NewType("Offset", int)
 MemberId = NewType("MemberId", str)
 # One share session of one member. Never reused, also not across restarts: a late acknowledgement of
@@ -37,9 +39,9 @@ class AckType(IntEnum):
     RENEW = 4
 
 
-# The end of a record that is not delivered again by itself. A group has two of them: one for
-# records that a member rejected, one for records whose deliveries are used up.
 class PoisonPolicy(Enum):
+    """The end of a record that was rejected, or whose deliveries are used up."""
+
     DROP = "drop"
     DEAD_LETTER = "dead_letter"
     BLOCK = "block"
@@ -147,9 +149,7 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class LogTruncated:
-    """The log now starts at `log_start` (retention, DeleteRecords): everything below it is settled,
-    holes pruned.
-    """
+    """The log now starts at `log_start` (retention, DeleteRecords): all below it is settled."""
 
     log_start: int
     now_ms: int
@@ -220,9 +220,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """The DLQ answered for these offsets. Not `durable`: they stay held and are tried again with
-    back-off.
-    """
+    """The DLQ answered for these offsets. Not `durable`: they are held, and tried again later."""
 
     offsets: list[int]
     durable: bool
@@ -267,6 +265,7 @@ Event = (
     | DeadLettered
     | OperatorAct
     | Ticked
+    | HoldMoved
 )
 
 # ------------------------------------------------------------------------------------------ changes

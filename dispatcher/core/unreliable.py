@@ -25,6 +25,7 @@ from heapq import nsmallest
 from typing import assert_never
 
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
+from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -292,6 +293,8 @@ class Unreliable:
                 self._tick(event)
             case SessionClosed() | SessionLost() | SessionOpened() | DeadLettered() | OperatorAct():
                 pass  # nobody holds anything
+            case HoldMoved():
+                pass  # nothing waits: such a group has no order that a restart keeps
             case _:
                 assert_never(event)
         return self._finish(ticked=isinstance(event, Ticked))

@@ -45,6 +45,7 @@ from dispatcher.core.life.commands import (
 from dispatcher.core.life.commits import Capture, Commits
 from dispatcher.core.life.given_up import GivenUp
 from dispatcher.core.life.states import NEXT, LifeEvent, LifeState
+from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,
@@ -151,9 +152,10 @@ class WindowLife:
         fence: int,
         origin: int,
         settled_ms: int = 0,
+        hold: Hold | None = None,
     ) -> list[Command]:
         """`fence`: under which the window was claimed. `origin`: of its incarnation. `settled_ms`:
-        when the last record was settled, or earlier; 0 = not known.
+        when the last record was settled, or earlier; 0 = not known. `hold`: from the first on.
         """
         core = core_of(policy, snapshot)
         self._go(LifeEvent.LOADED)
@@ -173,6 +175,8 @@ class WindowLife:
         self._reset_to = None
         self._up_since_ms = now_ms
         self._stir()
+        if hold is not None:
+            commands.append(Tell(HoldMoved(hold, now_ms)))
         commands.append(Tell(MembersChanged(members, now_ms)))
         # If the store has that batch, these records are leased to clients that never got them:
         # their keys would wait for the locks. If it has not, this changes nothing.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dispatcher.core.hold import Hold
 from dispatcher.core.model import (
     Change,
     Effect,
@@ -23,6 +24,7 @@ from dispatcher.core.model import (
     RetryState,
 )
 from dispatcher.core.records.draining_keys import DrainingKeys
+from dispatcher.core.records.held_keys import waits
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.records.leases import Lease, LeaseBook
 from dispatcher.core.records.loads import takes
@@ -54,6 +56,7 @@ class WindowState:
         self.attentive: list[MemberQueue] = []  # those that are not silent (silence.py)
         self.owners = Owners(policy.bounded_load)
         self.draining_keys = DrainingKeys()
+        self.hold: Hold | None = None  # of keys whose records wait for another window
         self.limited = False  # some member may have some records only (joins.py)
         # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
@@ -114,6 +117,8 @@ class WindowState:
 
     def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
         """Whether some record of a key with unsettled records may be delivered to its owner."""
+        if self.hold is not None and waits(self.hold, queue):
+            return False
         if queue.in_flight == 0:
             if queue.retried and self.retries.held(queue.head):
                 return False
@@ -132,6 +137,8 @@ class WindowState:
         retries = self.retries.by_offset
         offset = queue.head
         while offset >= 0:
+            if self.hold is not None and queue.key is not None and offset >= self.hold.open_to:
+                return NO_OFFSET
             retry = retries.get(offset) if retries else None
             if window.lease_at(offset) is None:
                 return offset if retry is None or not retry.held else NO_OFFSET

@@ -118,6 +118,11 @@ def unsettled_keys(state: WindowState) -> list[bytes]:
     return [queue.key for queue in _queues(state) if queue.key is not None]
 
 
+def first_unsettled(state: WindowState) -> list[tuple[bytes, int]]:
+    """Those keys with the offsets of their first unsettled records. O(span)."""
+    return [(queue.key, queue.head) for queue in _queues(state) if queue.key is not None]
+
+
 def _queues(state: WindowState) -> list[KeyQueue]:
     """Those with unsettled records, in the order of their first ones. O(span + keys aside)."""
     window = state.window
