@@ -22,6 +22,7 @@ HOT_MODULES = (
     "gateway/core/client_limits/throttle_field.py",
     "gateway/core/forwarding/effects.py",
     "gateway/core/share/answers.py",
+    "gateway/core/repartition/partitioners.py",
     "gateway/core/forwarding/produce_head.py",
     "gateway/core/forwarding/requests.py",
     "gateway/core/forwarding/responses.py",

@@ -1,8 +1,9 @@
 """Records that wait for those of another window: of keys that came from there, in a repartition.
 
-A key that moves to a new partition has its earlier records in an old one. They are another window's,
-perhaps on another node. So this window is told which keys still have some there, and up to where its
-own records are known to come after all of those. A record without a key waits for nothing.
+A key that moves to a new partition has its earlier records in an old one. They are in another
+window, perhaps on another node. So this window is told which keys still have some there, and up to
+where its own records are known to come after all of those. A record without a key waits for
+nothing.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Faults:
     dead_letter_failure: float = 0.0  # per write
     operator: float = 0.0  # per second
     fail_over: float = 0.0  # per second: Kafka is away, and the group goes on on another cluster
+    hold: float = 0.0  # per window and second: records wait for another window, or do no more
 
 
 _STRONGEST = {
@@ -81,6 +82,7 @@ _STRONGEST = {
     "dead_letter_failure": 0.5,
     "operator": 1.0,
     "fail_over": 0.2,
+    "hold": 0.3,
 }
 
 PARTITIONS_MAX = 4

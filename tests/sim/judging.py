@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
     Acknowledge,
     AckResult,
@@ -47,6 +48,7 @@ class Pending:
     step: Step
     answer: Told
     policy: Policy
+    held: bool = False  # some records waited for another window
 
 
 def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
@@ -92,7 +94,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
             checkers.expired(now_ms)
         case RecordsRead():
             checkers.read(event)
-        case Acquire() | LogTruncated():
+        case Acquire() | LogTruncated() | HoldMoved():
             pass
         case _:
             assert_never(event)
@@ -100,16 +102,22 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
     check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled)
     if isinstance(event, Acquire):
         (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
-        _judge_delivered(window, event, delivered, told=told)
+        _judge_delivered(window, event, delivered, told=told, held=entry.held)
 
 
-def _judge_delivered(window: Window, event: Acquire, effect: Delivered, *, told: bool) -> None:
+def _judge_delivered(
+    window: Window, event: Acquire, effect: Delivered, *, told: bool, held: bool
+) -> None:
     checkers = window.checkers
     if not told:
         checkers.never_arrived(effect)
         return
     checkers.delivered(effect, event.records_max, window.world.now_ms)
-    few = len(effect.offsets) < event.records_max and checkers.may_hold_more(event.member_id)
+    few = (
+        not held
+        and len(effect.offsets) < event.records_max
+        and checkers.may_hold_more(event.member_id)
+    )
     if few and window.handled % window.world.options.recount_every == 0:
         offset = withheld(checkers, event.member_id, event.now_ms)
         if offset is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.dispatcher import Core
+from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.life.commands import (
     Answer,
     Command,
@@ -46,6 +47,7 @@ from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
+from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Pending, Told, judge
 from tests.sim.rest import Rest
@@ -78,6 +80,7 @@ class Window:
         self.dead_letters: list[int] = []
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
         self.rest = Rest()
+        self.hold: Hold | None = None  # its records wait for another window
 
     def __repr__(self) -> str:
         return f"{self.key.topic_id}-{self.key.partition}"
@@ -106,19 +109,25 @@ class Window:
         assert step is not None
         world.events += 1
         world.saw(event, step)
+        if world.policy.reliable:
+            check_held(self.hold, self.log, step)
         self.handled += 1
         self.handled_ms = event.now_ms
         if core.read_position - core.front > world.policy.span_max:
             raise CheckFailure("BoundedMemory", f"span {core.front} to {core.read_position}")
         if self.handled % world.options.recount_every == 0:
             self.recount()
-        self.pending[ticket] = Pending(event, step, answer, world.policy)
+        self.pending[ticket] = Pending(event, step, answer, world.policy, self.hold is not None)
         self.perform(handled.commands)
         return True
 
     def tick(self) -> None:
         if self.rest.ticks(self.life, self.world.now_ms):
             self.handle(Ticked(self.world.now_ms, self.world.waiting()))
+
+    def hold_as(self, hold: Hold | None) -> None:
+        self.hold = hold
+        self.handle(HoldMoved(hold, self.world.now_ms))
 
     def operator(self, verb: OperatorVerb) -> None:
         parked = [] if self.core is None else self.core.stats().parked
@@ -373,7 +382,10 @@ class Window:
         members = tuple(gateway.members.values())
         now_ms = world.now_ms
         commands = self.life.loaded(
-            world.policy, snapshot, members, now_ms, fence=claimed.fence, origin=origin
+            *(world.policy, snapshot, members, now_ms),
+            fence=claimed.fence,
+            origin=origin,
+            hold=self.hold,
         )
         assert self.core is not None
         self.core.check_invariants()

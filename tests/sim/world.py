@@ -14,6 +14,7 @@ from dispatcher.core.model import Event, MemberId, Noticed, OperatorVerb, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.consumers import Consumer
 from tests.sim.due import kept, withheld
+from tests.sim.elsewhere import drawn
 from tests.sim.faults import PARTITIONS_MAX, Faults, Options, draw, retuned
 from tests.sim.gateway import TICK_MS, Gateway
 from tests.sim.window import Window
@@ -153,6 +154,8 @@ class World:
             self.note("Retuned")
         for window in gateway.windows:
             self._trouble_log(window)
+            if rng.random() < faults.hold:
+                window.hold_as(drawn(window.core, window.log, rng))
         for consumer in self.consumers:
             self._trouble_one(consumer)
 
@@ -251,7 +254,7 @@ class World:
     def _check_parked(self) -> None:
         """No member waits for a record it could have, as far as the windows have come."""
         for window in self.gateway.windows:
-            if window.core is None or window.busy:
+            if window.core is None or window.busy or window.hold is not None:
                 continue
             waiting = [it.member_id for it in self.consumers if it.parked and not it.wakes]
             idle = [name for name in waiting if window.checkers.may_hold_more(name)]
@@ -269,6 +272,8 @@ class World:
         self.faults = Faults()
         self.trace("calm", "")
         self._store_up()
+        for window in self.gateway.windows:
+            window.hold_as(None)
         for consumer in self.consumers:
             if not consumer.joined:
                 self.after(0, consumer.join)

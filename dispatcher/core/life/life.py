@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dispatcher.core.dispatcher import Core, core_of
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
+from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.life.commands import (
     NO_TICKET,
     PERSIST,
@@ -45,7 +46,6 @@ from dispatcher.core.life.commands import (
 from dispatcher.core.life.commits import Capture, Commits
 from dispatcher.core.life.given_up import GivenUp
 from dispatcher.core.life.states import NEXT, LifeEvent, LifeState
-from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     AckResult,

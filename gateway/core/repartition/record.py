@@ -1,0 +1,123 @@
+"""One repartition of a topic, as all nodes know it: how far it is, and how it goes on.
+
+    MARKED ─► CREATED ─► SHOWN ─► OPEN ─► FINISHED        MARKED ─► (gone), CREATED ─► ABORTED
+
+Each phase is a record in Redis. A step writes the next one in the place of the one that it has read
+(`version`), so of several nodes that try, one succeeds; what it did before that, it may do again.
+
+- MARKED: all nodes are to know that partitions from `before` on are hidden from clients.
+- CREATED: Kafka has the new partitions, clients do not see them.
+- SHOWN: Metadata has them. Old partitions may still get records of keys that move.
+- OPEN: whoever produced before has been told, or was disconnected. `boundaries`, by old partition,
+  are where its log ended then: what is below is the past of the keys that move.
+- FINISHED: every group has passed the boundaries; the topic is as any other.
+- ABORTED: it has new partitions that nobody saw. They stay hidden: Kafka deletes none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from gateway.core.repartition.partitioners import Partitioner
+
+
+class Phase(Enum):
+    MARKED = "marked"
+    CREATED = "created"
+    SHOWN = "shown"
+    OPEN = "open"
+    FINISHED = "finished"
+    ABORTED = "aborted"
+
+
+class Move(Enum):
+    CREATE = "create"
+    SHOW = "show"
+    OPEN = "open"
+    FINISH = "finish"
+    ABORT = "abort"
+
+
+NEXT = {
+    (Phase.MARKED, Move.CREATE): Phase.CREATED,
+    (Phase.CREATED, Move.SHOW): Phase.SHOWN,
+    (Phase.SHOWN, Move.OPEN): Phase.OPEN,
+    (Phase.OPEN, Move.FINISH): Phase.FINISHED,
+    (Phase.CREATED, Move.ABORT): Phase.ABORTED,
+    # Whoever creates the partitions may be at it, or have died between that and saying so.
+    (Phase.MARKED, Move.ABORT): Phase.ABORTED,
+}
+RUNNING = frozenset({Phase.MARKED, Phase.CREATED, Phase.SHOWN, Phase.OPEN})
+_HIDDEN = frozenset({Phase.MARKED, Phase.CREATED, Phase.ABORTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """As the node that began it is configured; all nodes keep to it. Milliseconds."""
+
+    adoption_ms: int  # producers may ask for Metadata by themselves; then they are disconnected
+    settle_ms: int  # a producer's late records arrive so soon after its first ones elsewhere
+    late_ms: int  # no record of an older routing comes so long after OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    topic: str
+    topic_id: str  # hexadecimal
+    before: int  # partitions
+    after: int
+    partitioner: Partitioner | None  # None: its records cannot tell
+    pace: Pace
+    phase: Phase = Phase.MARKED
+    version: int = 1
+    began_ms: int = 0  # these are Redis's clock
+    shown_ms: int = 0
+    opened_ms: int = 0
+    finished_ms: int = 0
+    boundaries: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()  # Key-Shared groups that had a position in the topic when OPEN
+    unordered: tuple[str, ...] = ()  # other groups, whose order across the cut nobody keeps
+
+    def moved(self, move: Move, **facts: Any) -> Repartition:  # noqa: ANN401 - fields of this
+        return replace(self, phase=NEXT[self.phase, move], version=self.version + 1, **facts)
+
+    @property
+    def runs(self) -> bool:
+        return self.phase in RUNNING
+
+    @property
+    def shown(self) -> int:
+        """Partitions that clients see."""
+        return self.before if self.phase in _HIDDEN else self.after
+
+    def source_of(self, partition: int) -> int:
+        """The old partition that the keys of a new one come from."""
+        return partition % self.before
+
+
+def to_text(record: Repartition) -> str:
+    fields = asdict(record)
+    fields["phase"] = record.phase.value
+    fields["partitioner"] = None if record.partitioner is None else record.partitioner.value
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def from_text(text: str | bytes) -> Repartition:
+    """Raises ValueError, KeyError, TypeError."""
+    fields: Mapping[str, Any] = json.loads(text)
+    partitioner = fields["partitioner"]
+    return Repartition(
+        **{
+            **fields,
+            "phase": Phase(fields["phase"]),
+            "partitioner": None if partitioner is None else Partitioner(partitioner),
+            "pace": Pace(**fields["pace"]),
+            "boundaries": tuple(fields["boundaries"]),
+            "groups": tuple(fields["groups"]),
+            "unordered": tuple(fields["unordered"]),
+        }
+    )
