@@ -82,6 +82,7 @@ from dispatcher.core.stored.restore import restore, snapshot_of
 from dispatcher.core.unreliable import Unreliable
 
 
+# Long: a door for each question that the rooms above ask of a window.
 class Dispatcher:
     """One (group, topic, partition). Not thread-safe; a call is O(its input) unless it says
     otherwise.
