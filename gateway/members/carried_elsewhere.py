@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.members.limits import TABLE_NAMES_AT_ONCE
-from gateway.members.redis_table import TableUnavailable
+from gateway.members.redis_table import redis_answers
 
 Name = tuple[str, str]  # group, member id
 
@@ -36,7 +35,7 @@ class CarriedElsewhere:
         TableUnavailable; then the next call tells it.
         """
         self._untold |= {name: connected(name) for name in names}
-        try:
+        with redis_answers():
             if not self._begun:
                 await self._redis.delete(self._key)
                 self._begun = True
@@ -44,8 +43,6 @@ class CarriedElsewhere:
                 some = [name for name, now in self._untold.items() if now is value]
                 for at in range(0, len(some), TABLE_NAMES_AT_ONCE):
                     await self._tell(some[at : at + TABLE_NAMES_AT_ONCE], connected=value)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
 
     async def _tell(self, names: Sequence[Name], *, connected: bool) -> None:
         fields = [json.dumps(name) for name in names]
@@ -61,10 +58,8 @@ class CarriedElsewhere:
         found: set[str] = set()
         fields = [json.dumps((group, member_id)) for member_id in member_ids]
         for node in self._others():
-            try:
+            with redis_answers():
                 rows: list[Any] = await self._redis.hmget(_key(node), fields)
-            except (RedisError, OSError) as error:
-                raise TableUnavailable(str(error)) from error
             found |= {it for it, row in zip(member_ids, rows, strict=True) if row is not None}
         return found
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.members.limits import CHANGES_KEPT_MAX, CHANGES_READ_MAX
-from gateway.members.redis_table import TableUnavailable
+from gateway.members.redis_table import redis_answers
 
 log = structlog.get_logger("keyway.groups")
 
@@ -67,10 +66,8 @@ class ChangeLog:
 
     async def newest(self) -> str:
         """The position of the last entry; "" without any. Raises TableUnavailable."""
-        try:
+        with redis_answers():
             found: Any = await self.redis.xrevrange(KEY, count=1)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
         return found[0][0].decode() if found else ""
 
     async def since(self, position: str) -> Changes | None:
@@ -80,11 +77,9 @@ class ChangeLog:
         newest = await self.newest()
         if newest == position:
             return Changes(position)
-        try:
+        with redis_answers():
             first = f"({position}" if position else "-"
             found: Any = await self.redis.xrange(KEY, min=first, count=CHANGES_READ_MAX)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
         if len(found) == CHANGES_READ_MAX:
             return None
         changes = Changes(position)
@@ -103,7 +98,5 @@ class ChangeLog:
         """Raises TableUnavailable. An entry that another node adds meanwhile shows as a gap."""
         before = await self.newest()
         entry: dict[Any, Any] = {"before": before, "change": json.dumps(_FILTERS)}
-        try:
+        with redis_answers():
             await self.redis.xadd(KEY, entry, maxlen=CHANGES_KEPT_MAX, approximate=True)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error

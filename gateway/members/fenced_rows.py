@@ -13,12 +13,11 @@ from importlib import resources
 from typing import NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.members.change_log import KEY as LOG_KEY
 from gateway.members.change_log import GroupChange
 from gateway.members.limits import CHANGES_KEPT_MAX, TABLE_NAMES_AT_ONCE
-from gateway.members.redis_table import TableUnavailable
+from gateway.members.redis_table import redis_answers
 from gateway.routing.shared_table import KEY as ROUTING_KEY
 
 _REFUSED = -1
@@ -87,12 +86,10 @@ class FencedRows:
             told = changes.told(at, TABLE_NAMES_AT_ONCE).text(group)
             who = (*self.writer, str(broker), told, str(CHANGES_KEPT_MAX))
             arguments = [text for change in portion for text in change.arguments()]
-            try:
+            with redis_answers():
                 answer = await self.redis.eval(
                     _SCRIPT, 4, ROUTING_KEY, *self.keys, LOG_KEY, *who, *arguments
                 )
-            except (RedisError, OSError) as error:
-                raise TableUnavailable(str(error)) from error
             if answer == _REFUSED:
                 return False
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,15 @@ class TableUnavailable(Exception):
     """Redis did not answer, or refused. Whether it wrote anything is not known. Retriable."""
 
 
+@contextmanager
+def redis_answers() -> Iterator[None]:
+    """The border of the room: every failure of Redis within becomes TableUnavailable."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise TableUnavailable(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class RedisTable(Generic[Row]):
     """`from_json` raises ValueError, KeyError or TypeError for a row that it cannot read."""
@@ -44,10 +54,8 @@ class RedisTable(Generic[Row]):
         """All rows that can be read; the others are logged and left out. Raises
         TableUnavailable.
         """
-        try:
+        with redis_answers():
             stored: dict[Any, Any] = await self.redis.hgetall(self.key)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
         texts = ((field.decode(errors="replace"), text) for field, text in stored.items())
         return self._readable(texts)
 
@@ -56,10 +64,8 @@ class RedisTable(Generic[Row]):
         rows: dict[str, Row] = {}
         for at in range(0, len(names), TABLE_NAMES_AT_ONCE):
             portion = list(names[at : at + TABLE_NAMES_AT_ONCE])
-            try:
+            with redis_answers():
                 texts: list[Any] = await self.redis.hmget(self.key, portion)
-            except (RedisError, OSError) as error:
-                raise TableUnavailable(str(error)) from error
             found = zip(portion, texts, strict=True)
             rows |= self._readable((name, text) for name, text in found if text is not None)
         return rows
@@ -78,13 +84,11 @@ class RedisTable(Generic[Row]):
         work goes on. Raises TableUnavailable; then some of it may be written.
         """
         names = iter(gone)
-        try:
+        with redis_answers():
             for texts in self._portions(rows):
                 await self.redis.hset(self.key, mapping=texts)
             while some := list(islice(names, TABLE_NAMES_AT_ONCE)):
                 await self.redis.hdel(self.key, *some)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
 
     def _portions(self, rows: Mapping[str, Row]) -> Iterator[dict[Any, Any]]:
         texts: dict[Any, Any] = {}
@@ -100,7 +104,5 @@ class RedisTable(Generic[Row]):
 
     async def drop(self) -> None:
         """Deletes the whole table. Raises TableUnavailable."""
-        try:
+        with redis_answers():
             await self.redis.delete(self.key)
-        except (RedisError, OSError) as error:
-            raise TableUnavailable(str(error)) from error
