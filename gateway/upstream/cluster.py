@@ -224,7 +224,7 @@ class Upstream:
             return known
         deadline = _loop_time() + self.settings.request_timeout_ms / 1000
         while True:
-            code, broker_id = await self._find_coordinator(group)
+            code, broker_id = (await self._find_coordinators([group]))[group]
             if code == 0 and broker_id not in self.topology.brokers:
                 await self.refresh()
                 code = 0 if broker_id in self.topology.brokers else _COORDINATOR_SETTLING[0]
@@ -239,29 +239,26 @@ class Upstream:
                 raise Refused(code, f"coordinator of group {group!r}")
             await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
 
-    async def _find_coordinator(self, group: str) -> tuple[int, int]:
-        body = {"Key": group, "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": [group]}
+    async def _find_coordinators(self, groups: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Error code and broker by group, in one request. A broker of before 3.0 (FindCoordinator
+        below 4) answers for the first group alone. Raises UpstreamError.
+        """
+        body = {"Key": groups[0], "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": groups}
         response = await self.call(ApiKey.FIND_COORDINATOR, body)
-        answer = response["Coordinators"][0] if response["Coordinators"] else response
-        return answer["ErrorCode"], answer["NodeId"]
+        answers = response["Coordinators"] or [{**response, "Key": groups[0]}]
+        return {it["Key"]: (it["ErrorCode"], it["NodeId"]) for it in answers}
 
     async def look_for_coordinators(self, groups: Sequence[str]) -> None:
-        """Asks anew for all of them, in one request; those without an answer are forgotten. A
-        broker of before 3.0 (FindCoordinator below 4) answers for the first one alone.
-        """
+        """Asks anew for all of them, in one request; those without an answer are forgotten."""
         if not groups:
             return
-        keys = list(groups)
-        body = {"Key": keys[0], "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": keys}
-        for group in keys:
+        for group in groups:
             self.forget_coordinator(group)
         try:
-            response = await self.call(ApiKey.FIND_COORDINATOR, body)
+            found = await self._find_coordinators(groups)
         except UpstreamError:
             return
-        for answer in response["Coordinators"] or [{**response, "Key": keys[0]}]:
-            if answer["ErrorCode"] == 0:
-                self._coordinators[answer["Key"]] = answer["NodeId"]
+        self._coordinators |= {it: broker for it, (code, broker) in found.items() if code == 0}
 
     def forget_coordinator(self, group: str) -> None:
         """It answered NOT_COORDINATOR, or not at all."""
