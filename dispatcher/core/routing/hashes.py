@@ -40,13 +40,13 @@ def offset_hash32(offset: i64) -> i64:
 def finish32(mixed: i64) -> i64:
     """murmur3's finaliser: every input bit reaches every output bit. Both are 32 bits, unsigned."""
     mixed ^= mixed >> 16
-    mixed = _times(mixed, 0x85EBCA6B)
+    mixed = times32(mixed, 0x85EBCA6B)
     mixed ^= mixed >> 13
-    mixed = _times(mixed, 0xC2B2AE35)
+    mixed = times32(mixed, 0xC2B2AE35)
     return mixed ^ (mixed >> 16)
 
 
-def _times(left: i64, right: i64) -> i64:
+def times32(left: i64, right: i64) -> i64:
     """The low 32 bits of the product of two 32-bit numbers, which itself may need 64."""
     upper: i64 = ((left >> 16) * right) & 0xFFFF
     return ((left & 0xFFFF) * right + (upper << 16)) & _LOW32

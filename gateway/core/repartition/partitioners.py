@@ -18,6 +18,8 @@ from zlib import crc32
 
 from mypy_extensions import i64
 
+from dispatcher.core.routing.hashes import times32
+
 _LOW32: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _SEED: Final = 0x9747B28C
@@ -43,10 +45,10 @@ def murmur2(key: bytes) -> int:
     at: i64 = 0
     while size - at >= 4:
         word: i64 = key[at] | key[at + 1] << 8 | key[at + 2] << 16 | i64(key[at + 3]) << 24
-        word = _times(word)
+        word = times32(word, _M)
         word ^= word >> 24
-        word = _times(word)
-        mixed = _times(mixed) ^ word
+        word = times32(word, _M)
+        mixed = times32(mixed, _M) ^ word
         at += 4
     left = size - at
     if left == 3:
@@ -54,16 +56,10 @@ def murmur2(key: bytes) -> int:
     if left >= 2:
         mixed ^= i64(key[at + 1]) << 8
     if left >= 1:
-        mixed = _times(mixed ^ key[at])
+        mixed = times32(mixed ^ key[at], _M)
     mixed ^= mixed >> 13
-    mixed = _times(mixed)
+    mixed = times32(mixed, _M)
     return int(mixed ^ (mixed >> 15))
-
-
-def _times(left: i64) -> i64:
-    """The low 32 bits of the product with M, of which 64 bits hold only the part below 2^63."""
-    upper: i64 = ((left >> 16) * _M) & 0xFFFF
-    return ((left & 0xFFFF) * _M + (upper << 16)) & _LOW32
 
 
 @dataclass(frozen=True, slots=True)
