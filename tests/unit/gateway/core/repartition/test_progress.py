@@ -1,0 +1,78 @@
+"""A repartition from its marker to its end, and what it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
+from gateway.core.repartition.record import Move, Pace, Phase, Repartition, from_text, to_text
+
+NOW_MS = 1_000_000
+RECORD = Repartition(
+    topic="orders",
+    topic_id="00" * 16,
+    before=4,
+    after=8,
+    partitioner=None,
+    pace=Pace(adoption_ms=30_000, settle_ms=5_000, late_ms=120_000),
+)
+
+
+def in_phase(*moves: Move) -> Repartition:
+    record = RECORD
+    for move in moves:
+        record = record.moved(move)
+    return record
+
+
+def said(record: Repartition, producers: int = 0) -> dict[str, NodeSaid]:
+    return {node: NodeSaid(record.version, producers) for node in "ab"}
+
+
+def test_partitions_are_created_once_all_nodes_hide_them() -> None:
+    waits = next_step(RECORD, "ab", {"a": NodeSaid(1)}, (), NOW_MS)
+    assert waits.move is None
+    assert waits.reasons == ("node b does not act by it yet",)
+    assert next_step(RECORD, "ab", said(RECORD), (), NOW_MS).move is Move.CREATE
+    assert (RECORD.shown, in_phase(Move.CREATE).shown) == (4, 4)
+
+
+def test_it_opens_once_nobody_produces_by_the_old_metadata() -> None:
+    created = in_phase(Move.CREATE)
+    assert next_step(created, "ab", {}, (), NOW_MS).move is Move.SHOW
+    shown = created.moved(Move.SHOW)
+    assert shown.shown == 8
+    waits = next_step(shown, "ab", said(shown, producers=2), (), NOW_MS)
+    assert waits.move is None
+    assert len(waits.reasons) == 2
+    assert next_step(shown, "a", said(shown), (), NOW_MS).move is Move.OPEN
+    assert next_step(shown, "a", said(shown) | {"b": NodeSaid(9, 5)}, (), NOW_MS).move is Move.OPEN
+
+
+def test_it_ends_when_all_groups_have_passed_and_nothing_can_be_late() -> None:
+    opened = replace(in_phase(Move.CREATE, Move.SHOW, Move.OPEN), opened_ms=NOW_MS)
+    left = [Left("g", 1, 7, keys=2), Left("h", 0, 0)]
+    waits = next_step(opened, "ab", said(opened), left, NOW_MS + 120_000)
+    assert waits.reasons == ("group g: up to 7 records of 2 keys in partition 1",)
+    assert next_step(opened, "ab", said(opened), (), NOW_MS + 119_000).move is None
+    assert next_step(opened, "ab", said(opened), (), NOW_MS + 120_000).move is Move.FINISH
+    finished = opened.moved(Move.FINISH)
+    assert not finished.runs
+    assert next_step(finished, "ab", {}, (), NOW_MS).move is None
+
+
+def test_only_what_clients_have_not_seen_can_be_aborted() -> None:
+    assert aborted(RECORD).phase is Phase.ABORTED
+    assert aborted(in_phase(Move.CREATE)).shown == 4, "they stay hidden"
+    for seen in (in_phase(Move.CREATE, Move.SHOW), aborted(RECORD)):
+        with pytest.raises(AbortRefused):
+            aborted(seen)
+    with pytest.raises(KeyError):
+        RECORD.moved(Move.OPEN)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    record = replace(in_phase(Move.CREATE), boundaries=(1, 2, 3, 4), groups=("g",))
+    assert from_text(to_text(record)) == record
