@@ -77,32 +77,36 @@ def load_keyed(bench: Bench) -> None:
 def load_plain(bench: Bench) -> None:
     """Writes the records of consumer-perf."""
     create_topic(bench.kafka.bootstrap_servers, bench.plain_topic, partitions=PARTITIONS)
-    _producer_perf(bench, bench.plain_topic, through=False)
+    run_producer_perf(bench, bench.bootstrap(through=False), bench.plain_topic, bench.records)
 
 
 def producer_perf(*, through: bool) -> Case:
     def run(bench: Bench) -> float:
         topic = f"bench-produced-{next(_numbers)}"
         create_topic(bench.kafka.bootstrap_servers, topic, partitions=PARTITIONS)
-        return _producer_perf(bench, topic, through=through)
+        said = run_producer_perf(bench, bench.bootstrap(through=through), topic, bench.records)
+        return float(said.split(" records/sec")[0].split(",")[-1].strip().split()[-1])
 
     return run
 
 
-def _producer_perf(bench: Bench, topic: str, *, through: bool) -> float:
+def run_producer_perf(
+    bench: Bench, bootstrap: str, topic: str, records: int, *options: str, per_second: int = -1
+) -> str:
+    """Its last line: rate and latencies. `options`: of the client."""
     output = finish(
         bench,
         bench.programs.command(
             "org.apache.kafka.tools.ProducerPerformance",
-            *("--bootstrap-server", bench.bootstrap(through=through), "--topic", topic),
-            *("--num-records", str(bench.records), "--record-size", str(PLAIN_BYTES)),
-            *("--warmup-records", str(bench.records // WARMUP_SHARE), "--throughput", "-1"),
+            *("--bootstrap-server", bootstrap, "--topic", topic),
+            *("--num-records", str(records), "--record-size", str(PLAIN_BYTES)),
+            *("--warmup-records", str(records // WARMUP_SHARE), "--throughput", str(per_second)),
+            *options,
             *("--command-property", "acks=all", "batch.size=65536", "linger.ms=5"),
             options=BENCH_JVM,
         ),
     )
-    summary = output.strip().splitlines()[-1]
-    return float(summary.split(" records/sec")[0].split(",")[-1].strip().split()[-1])
+    return output.strip().splitlines()[-1]
 
 
 def consumer_perf(*, through: bool) -> Case:

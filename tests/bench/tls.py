@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from gateway.embedded.process import free_ports
-from tests.bench.cases import BENCH_JVM, PARTITIONS, PLAIN_BYTES, WARMUP_SHARE, Bench, finish
+from tests.bench.cases import BENCH_JVM, PARTITIONS, Bench, finish, run_producer_perf
 from tests.bench.rows import Row, rows_of
 from tests.rig.certificates import Authority
 from tests.rig.gateway_process import GatewayProcess
@@ -141,22 +141,17 @@ def _produce(
     bench: Bench, site: Site, side: str, topic: str, records: int, per_second: int
 ) -> tuple[float, dict[str, float]]:
     """Its rate, and its latencies in ms."""
-    output = finish(
+    last = run_producer_perf(
         bench,
-        bench.programs.command(
-            "org.apache.kafka.tools.ProducerPerformance",
-            *("--bootstrap-server", site.addresses[side], "--topic", topic),
-            *("--num-records", str(records), "--record-size", str(PLAIN_BYTES)),
-            *("--warmup-records", str(records // WARMUP_SHARE), "--throughput", str(per_second)),
-            *_config(site, side),
-            *("--command-property", "acks=all", "batch.size=65536", "linger.ms=5"),
-            options=BENCH_JVM,
-        ),
+        site.addresses[side],
+        topic,
+        records,
+        *_config(site, side),
+        per_second=per_second,
     )
-    last = output.strip().splitlines()[-1]
     rate = re.search(r"([\d.]+) records/sec", last)
     found = {name: re.search(rf"(\d+) ms {name}th", last) for name in ("50", "99")}
-    assert rate is not None, output
+    assert rate is not None, last
     latencies = {f"p{name}": float(it[1]) for name, it in found.items() if it is not None}
     return float(rate[1]), latencies
 

@@ -97,6 +97,14 @@ def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[
         later.close()
 
 
+def versions_in(reader: LogReader) -> list[SchemaVersion]:
+    """In their order; none while Kafka deletes the topic."""
+    try:
+        return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
+    except (AwayError, LogError):
+        return []
+
+
 def test_a_log_that_is_made_anew_is_read_anew(
     kafka: KafkaCluster, fresh_name: Callable[[str], str]
 ) -> None:
@@ -107,20 +115,14 @@ def test_a_log_that_is_made_anew_is_read_anew(
     produce(server, topic, [schema_record(it, deleted=False) for it in old])
     reader = LogReader({"bootstrap.servers": server}, topic)
 
-    def found() -> list[SchemaVersion]:
-        try:
-            return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
-        except (AwayError, LogError):
-            return []  # Kafka deletes it
-
     try:
-        assert found() == old
+        assert versions_in(reader) == old
         admin = AdminClient({"bootstrap.servers": server})
         admin.delete_topics([topic])[topic].result(30)
-        wait_until(lambda: found() == [], what="the topic's end", deadline_s=60)
+        wait_until(lambda: versions_in(reader) == [], what="the topic's end", deadline_s=60)
         create_topic(server, topic)
         produce(server, topic, [schema_record(new, deleted=False)])
-        wait_until(lambda: found() == [new], what="the new contents", deadline_s=60)
+        wait_until(lambda: versions_in(reader) == [new], what="the new contents", deadline_s=60)
     finally:
         reader.close()
 
@@ -138,15 +140,9 @@ def test_a_log_that_is_made_anew_and_as_long_as_before_is_read_anew(
     produce(server, topic, [schema_record(it, deleted=False) for it in old])
     reader = LogReader({"bootstrap.servers": server}, topic)
 
-    def found() -> list[SchemaVersion]:
-        try:
-            return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
-        except (AwayError, LogError):
-            return []
-
     try:
         for _ in range(2):
-            assert found() == old
+            assert versions_in(reader) == old
         admin = AdminClient({"bootstrap.servers": server})
         admin.delete_topics([topic])[topic].result(30)
         gone = AdminClient({"bootstrap.servers": server})
@@ -157,6 +153,6 @@ def test_a_log_that_is_made_anew_and_as_long_as_before_is_read_anew(
         )
         create_topic(server, topic)
         produce(server, topic, [schema_record(it, deleted=False) for it in new])
-        wait_until(lambda: found() == new, what="the new contents", deadline_s=60)
+        wait_until(lambda: versions_in(reader) == new, what="the new contents", deadline_s=60)
     finally:
         reader.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,31 +9,10 @@ import redis
 
 from dispatcher.core.model import CursorMoved, LeaseEnded, LeaseId
 from dispatcher.store.base import Counts, WindowKey, Write
-from dispatcher.store.redis import RedisStore
 from dispatcher.store.script_calls import WINDOWS_PER_CALL
-from gateway.embedded.process import free_ports
-from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis(tmp_path, port=free_ports()) as running:
-        yield running
-
-
-@pytest.fixture
-def admin(server: EmbeddedRedis) -> Iterator[redis.Redis]:
-    client = redis.Redis(unix_socket_path=str(server.socket_path))
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def stores(server: EmbeddedRedis) -> Stores:
-    return Stores(lambda: RedisStore(server.url))
 
 
 @in_loop
