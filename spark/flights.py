@@ -1,7 +1,9 @@
-"""`python -m spark.flights BOOTSTRAP TOPIC OUT`: flights per carrier, by Spark's own Kafka source.
+"""`python -m spark.flights BOOTSTRAP TOPIC OUT [--told]`: flights per carrier, by Spark's own Kafka
+source.
 
 An ordinary batch job: that there is a gateway at BOOTSTRAP is nothing it would know. Writes a JSON
-object of carrier -> flights to OUT.
+object of carrier -> flights to OUT. With --told its session starts, and it reads once a line comes
+on its standard input; without a line it reads nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ def flights_per_carrier(records: DataFrame) -> DataFrame:
     return records.select(carrier).groupBy("carrier").count().orderBy("carrier")
 
 
-def main(bootstrap_servers: str, topic: str, out: Path) -> None:
+def main(bootstrap_servers: str, topic: str, out: Path, *, told: bool = False) -> None:
     session = kafka_session("keyway-flights")
     try:
+        if told and not sys.stdin.readline():
+            return
         rows = flights_per_carrier(read_topic(session, bootstrap_servers, topic)).collect()
         out.write_text(json.dumps({row["carrier"]: row["count"] for row in rows}))
     finally:
@@ -44,4 +48,4 @@ def main(bootstrap_servers: str, topic: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), told="--told" in sys.argv[4:])

@@ -50,9 +50,10 @@ def start_child(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     pass_fds: tuple[int, ...] = (),
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Starts `command` as a child that dies with this process; stdout and stderr are appended to
-    `log` (None: ours); the child inherits `pass_fds`.
+    `log` (None: ours); the child inherits `pass_fds`. `stdin`: subprocess.PIPE to write to it.
     """
     leashed = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
     if log is not None:
@@ -61,7 +62,7 @@ def start_child(
         out = files.enter_context(log.open("ab")) if log is not None else None
         return subprocess.Popen(
             leashed,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=out,
             stderr=out,
             env=env,
