@@ -5,8 +5,8 @@ many windows in one call: each step whole or not at all, and only under the newe
 a connection of their own (line.py); no other call is ahead of them.
 
 All keys of a window share a hash tag. The client speaks to a single Redis (a primary with replicas
-is one): the names of windows would spread over a Redis Cluster, but the client does not follow
-redirections.
+is one, also where Sentinels name it): the names of windows would spread over a Redis Cluster, but
+the client does not follow redirections.
 
 A Redis that was restarted from an append-only file without its last second (a crash of the
 machine), or whose lagging replica took over, has an older state than it confirmed. Every step
@@ -35,8 +35,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import structlog
-from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.connection import parse_url
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -50,6 +49,7 @@ from dispatcher.core.stored.packing import (
     unpack_retry,
 )
 from dispatcher.core.stored.snapshot import StoredWindow, changes_of
+from dispatcher.store.address import is_no_primary, primary_of, read_address
 from dispatcher.store.base import (
     Claimed,
     Counts,
@@ -87,31 +87,27 @@ class _Claim:
 
 # Long: the verbs of WindowStore, and the one connection and script under them.
 class RedisStore:
-    """A `WindowStore` on redis://, rediss:// or unix://; it connects when called, again if need be.
+    """A `WindowStore` at an address (address.py); it connects when called, again if need be.
 
     `healthy`: did the last call reach a Redis that did its work? False before the first.
     """
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S, prefix: str = PREFIX) -> None:
         """Raises ValueError for a URL that is none (without showing it: it may hold a password)."""
-        try:
-            options: dict[str, Any] = dict(parse_url(url))
-        except ValueError:
-            raise ValueError("not a Redis URL: redis://, rediss:// or unix://") from None
-        self._secrets = [str(v) for name, v in options.items() if v and "password" in name]
-        self._where = options.get("path") or f"{options.get('host')}:{options.get('port', 6379)}"
-        options |= {
-            "socket_timeout": None,  # `_ask` bounds whole calls; redis-py's costs a task each
-            "socket_connect_timeout": timeout_s,
-            "retry": Retry(NoBackoff(), 0),  # bounded retries are the caller's
-            "decode_responses": False,
-            "protocol": 2,
-        }
-        # No call takes more than one connection, so with a turn it never waits for one.
-        pool = ConnectionPool(**options, max_connections=CONNECTIONS_MAX)
+        self._address = read_address(url)
+        pool = self._address.pool(
+            socket_timeout=None,  # `_ask` bounds whole calls; redis-py's costs a task each
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),  # bounded retries are the caller's
+            decode_responses=False,
+            protocol=2,
+            # No call takes more than one connection, so with a turn it never waits for one.
+            max_connections=CONNECTIONS_MAX,
+        )
         self._redis: Redis = Redis.from_pool(pool)
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)  # of calls
         self._line: Line | None = None  # of the steps
+        self._line_to: tuple[str, int] | None = None  # the server, if Sentinels have named it
         self._opening = asyncio.Lock()
         self._timeout_s = timeout_s
         self._prefix = prefix
@@ -122,7 +118,7 @@ class RedisStore:
         self.healthy = False
 
     def __repr__(self) -> str:
-        return f"RedisStore({self._where}, {'healthy' if self.healthy else 'not healthy'})"
+        return f"RedisStore({self._address.where}, {'healthy' if self.healthy else 'not healthy'})"
 
     async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         claim = (b"claim", owner.encode(), generation)
@@ -246,6 +242,20 @@ class RedisStore:
         """Raises StoreError."""
         await self._ask(lambda: self._redis.ping())
 
+    @property
+    def has_sentinels(self) -> bool:
+        return bool(self._address.sentinels)
+
+    async def look_at_primary(self) -> bool:
+        """Leaves a server that is not the primary any more, as its Sentinels have it; False: it
+        stays. Raises StoreError.
+        """
+        primary = await self._ask(lambda: primary_of(self._redis.connection_pool))
+        if self._line is None or not self._line.is_open or primary in (None, self._line_to):
+            return False
+        self._line.end(RedisError("another server is the primary now"))
+        return True
+
     async def close(self) -> None:
         if self._line is not None:
             self._line.end(RedisError("the store is closed"))
@@ -280,6 +290,8 @@ class RedisStore:
         answers: list[Any] = []
         for count, answer in zip(counts, await line.call(data, len(counts)), strict=True):
             answers += answer if isinstance(answer, list) else [answer] * count
+        if any(isinstance(it, RedisError) and is_no_primary(str(it)) for it in answers):
+            line.end(RedisError("it is not the primary any more"))
         unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown and again:  # Redis was restarted or its scripts flushed; they did nothing.
             self._sha = ""
@@ -297,6 +309,7 @@ class RedisStore:
                 pool = self._redis.connection_pool
                 connection = pool.connection_class(**pool.connection_kwargs)
                 self._line = await Line.opened(connection, self._timeout_s)
+                self._line_to = getattr(connection, "host", ""), getattr(connection, "port", 0)
             return self._line
 
     async def _evaluate(self, key: WindowKey, *arguments: Argument) -> object:
@@ -333,9 +346,9 @@ class RedisStore:
         # The cause is left out on purpose: a server may repeat the arguments of AUTH in its error.
         self.healthy = False
         text = str(error) or f"no answer within {self._timeout_s:g} s"
-        for secret in self._secrets:
+        for secret in self._address.secrets:
             text = text.replace(secret, "***")
-        return StoreError(f"Redis at {self._where}: {type(error).__name__}: {text}")
+        return StoreError(f"Redis at {self._address.where}: {type(error).__name__}: {text}")
 
     def _noted(self, key: WindowKey, fence: Fence, answer: object) -> StoreError | None:
         claim = self._claims.get(key)

@@ -15,7 +15,9 @@ class StateSection(Section):
     """Window state: leases and settled records."""
 
     redis_url: SecretStr | None = None
-    """The Redis of the node. Without it an embedded Redis keeps its file in `directory`."""
+    """The Redis of the node: redis://, rediss://, unix://, or redis+sentinel:// for the primary
+    that Sentinels name. Without it an embedded Redis keeps its file in `directory`.
+    """
     directory: Path = Path("keyway-data")
     """Of the embedded Redis; relative to the working directory of the node."""
     commit_interval_ms: Millis = 5_000

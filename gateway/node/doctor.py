@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from dispatcher.core.model import PoisonPolicy
 from gateway.compiled import describe
 from gateway.config.admin import AdminSection
-from gateway.config.file import Config, ConfigError
+from gateway.config.file import Config
 from gateway.config.state import StateSection
 from gateway.core.cluster.acl import HEARTBEAT_VERSION, heartbeat_of_nobody
 from gateway.core.cluster.discovery import metadata_request
@@ -46,6 +46,7 @@ from gateway.node.diagnosis import (
     warning,
 )
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
+from gateway.node.redis_state import configured
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import METADATA_LIMIT
@@ -168,15 +169,13 @@ async def _config_error(upstream: Upstream) -> str:
 async def _redis(state: StateSection) -> list[Finding]:
     if state.redis_url is None:
         return [_embedded(state.directory)]
-    try:
-        client = RedisClient.from_url(
-            state.redis_url.get_secret_value(),
+    client = RedisClient.from_pool(
+        configured(state.redis_url.get_secret_value()).pool(
             socket_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
             socket_connect_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
             decode_responses=True,
         )
-    except ValueError:
-        raise ConfigError("state.redis_url: no redis://, rediss:// or unix:// URL") from None
+    )
     try:
         return list(of_redis(await _facts(client)))
     except (RedisError, OSError, TimeoutError) as error:

@@ -17,7 +17,7 @@ from gateway.config.file import Config, ConfigSource
 from gateway.embedded.process import SetupError
 from gateway.listen.listeners import CannotListen
 from gateway.node.lifecycle import run_parts
-from gateway.node.redis_state import RedisAddress, running_redis
+from gateway.node.redis_state import RunningRedis, running_redis
 from gateway.node.wiring import Process, wire
 from gateway.part import Part, Trouble
 from gateway.routing.owners import CannotJoin
@@ -47,7 +47,7 @@ def run(config: Config, source: ConfigSource) -> None:
         raise StartError(str(first_error(cannot))) from group
 
 
-async def _serve(config: Config, source: ConfigSource, redis: RedisAddress) -> None:
+async def _serve(config: Config, source: ConfigSource, redis: RunningRedis) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

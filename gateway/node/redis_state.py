@@ -8,22 +8,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from dispatcher.store.address import RedisAddress, primary_of, read_address
+from dispatcher.store.base import StoreError
 from dispatcher.store.redis import RedisStore
 from gateway.config.file import ConfigError
 from gateway.config.state import StateSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
-from gateway.node.limits import HEALTH_STORE_S_MAX
+from gateway.node.limits import HEALTH_STORE_S_MAX, PRIMARY_LOOK_S
 from gateway.part import Part, Trouble
+
+log = structlog.get_logger("keyway.redis")
 
 REDIS_S_MAX = 5  # to connect, and to answer
 
 
 @dataclass(frozen=True, slots=True)
-class RedisAddress:
+class RunningRedis:
     url: str
     watch: RedisWatch | None  # of an embedded one
 
@@ -41,34 +46,49 @@ class Pinged(Protocol):
 
 
 @contextmanager
-def running_redis(state: StateSection) -> Iterator[RedisAddress]:
+def running_redis(state: StateSection) -> Iterator[RunningRedis]:
     """Starts the embedded Redis if none is configured. Raises SetupError."""
     if state.redis_url is not None:
-        yield RedisAddress(state.redis_url.get_secret_value(), None)
+        yield RunningRedis(state.redis_url.get_secret_value(), None)
         return
     with RedisWatch(EmbeddedRedis(state.directory)) as watch:
-        yield RedisAddress(watch.redis.url, watch)
+        yield RunningRedis(watch.redis.url, watch)
 
 
-def build(address: RedisAddress) -> Part[RedisRoom]:
-    """Raises ConfigError for a URL that is none."""
+def configured(url: str) -> RedisAddress:
+    """Of state.redis_url. Raises ConfigError for one that cannot be used."""
     try:
-        store = RedisStore(address.url)
-    except ValueError:
-        # Not the library's words: of a password with a slash they show a part.
+        return read_address(url)
+    except ValueError as error:
         raise ConfigError(
-            "state.redis_url: no redis://, rediss:// or unix:// URL"
-            " (a password's special characters are written as %XX)"
+            f"state.redis_url: {error} (a password's special characters are written as %XX)"
         ) from None
-    client = Redis.from_url(
-        address.url, socket_timeout=REDIS_S_MAX, socket_connect_timeout=REDIS_S_MAX
+
+
+def build(running: RunningRedis) -> Part[RedisRoom]:
+    """Raises ConfigError for a URL that is none."""
+    address = configured(running.url)
+    store = RedisStore(running.url)
+    client = Redis.from_pool(
+        address.pool(socket_timeout=REDIS_S_MAX, socket_connect_timeout=REDIS_S_MAX)
     )
 
     async def troubles() -> Sequence[Trouble]:
         found = await redis_troubles(client)
-        if address.watch is not None and address.watch.trouble:
-            found.append(Trouble(address.watch.trouble))
+        if running.watch is not None and running.watch.trouble:
+            found.append(Trouble(running.watch.trouble))
         return found
+
+    async def follow_primary() -> None:
+        """A former primary takes writes until it is told; those would be lost."""
+        while True:
+            await asyncio.sleep(PRIMARY_LOOK_S)
+            try:
+                if await store.look_at_primary():
+                    log.warning("redis_primary_changed")
+                await primary_of(client.connection_pool)  # leaves a former one
+            except (StoreError, RedisError, OSError) as error:
+                log.debug("redis_primary_unknown", reason=str(error))
 
     async def close() -> None:
         await client.aclose()
@@ -77,7 +97,10 @@ def build(address: RedisAddress) -> Part[RedisRoom]:
         name="redis",
         room=RedisRoom(client, store),
         troubles=troubles,
-        background=() if address.watch is None else (address.watch.run,),
+        background=(
+            *(() if running.watch is None else (running.watch.run,)),
+            *((follow_primary,) if store.has_sentinels else ()),
+        ),
         close=close,
     )
 

@@ -22,7 +22,7 @@ import gateway.windows.build as windows
 from gateway.config.file import Config, ConfigSource
 from gateway.group_log import GroupLog
 from gateway.node import event_loop, memory, redis_state, registry_view, rest_server
-from gateway.node.redis_state import RedisAddress
+from gateway.node.redis_state import RunningRedis
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.part import Part
 
@@ -32,7 +32,7 @@ class Process:
     """Everything that parts need of the process they run in."""
 
     part: Part[None]
-    redis: RedisAddress
+    redis: RunningRedis
     tasks: asyncio.TaskGroup
     now_ms: Callable[[], int]
     hangup: asyncio.Event  # set by SIGHUP, where that is to read the certificates again

@@ -12,7 +12,7 @@ from gateway.admin.health import Health, HealthCollector
 from gateway.admin.problems import Refusals
 from gateway.config.file import Config, ConfigSource
 from gateway.node.process import process_part
-from gateway.node.redis_state import RedisAddress
+from gateway.node.redis_state import RunningRedis
 from gateway.node.wiring import Process, wire
 from gateway.part import Part
 from offsets.metrics import Metrics as OffsetsMetrics
@@ -38,7 +38,7 @@ def parts() -> list[Part[object]]:
     """Those of a node that is not started."""
 
     async def wired() -> list[Part[object]]:
-        redis = RedisAddress("redis://127.0.0.1:6379/0", None)
+        redis = RunningRedis("redis://127.0.0.1:6379/0", None)
         event = asyncio.Event()
         process = Process(process_part(event), redis, asyncio.TaskGroup(), lambda: 0, event)
         return wire(Config(), ConfigSource(), process)

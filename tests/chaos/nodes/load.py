@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from confluent_kafka import Producer
 
-from tests.chaos.judge import Processed, Verdict, judge
+from tests.chaos.judge import Flush, Processed, Verdict, judge
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
 from tests.rig.kafka import create_topic, read_partition
@@ -106,7 +106,7 @@ class Load:
 
         wait_until(enough, what=f"{count} more records of each partition", deadline_s=90)
 
-    def finish(self) -> Verdict:
+    def finish(self, flushes: Sequence[Flush] = ()) -> Verdict:
         """All has come, all members leave; by their own reports."""
         wait_until(
             lambda: len(self.places()) >= self.produced,
@@ -123,7 +123,7 @@ class Load:
         }
         processed = [Processed(it, it.at_ns) for it in deliveries_of(self.members)]
         acked = [it for member in self.members for it in member.acked]
-        return judge(self.topic, topic, processed, acked, [])
+        return judge(self.topic, topic, processed, acked, flushes)
 
     def of_partition(self) -> dict[int, Arrivals]:
         found: dict[int, list[Delivery]] = {at: [] for at in range(self.partitions)}

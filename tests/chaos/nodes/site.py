@@ -20,6 +20,7 @@ from tests.chaos.nodes.proxy import Proxies
 from tests.rig.gateway_process import BROKER_IDS_MAX, GatewayProcess, Settings
 from tests.rig.groups import GROUPS
 from tests.rig.patience import wait_until
+from tests.rig.sentinels import SentinelSite
 
 # A record that meets a death with each delivery is not parked.
 KEPT: Settings = {**GROUPS[-1], "deliveries_max": 100}
@@ -28,7 +29,8 @@ LISTENS, ADVERTISED = "127.0.0.1", "127.0.0.3"  # the proxies are at the second
 
 class Nodes:
     """`names`: of the nodes; one that is not started by `running` may be added later. `proxied`:
-    clients and Redis are reached through proxies.
+    clients and Redis are reached through proxies. `sentinels` (they run): their Redis, in place of
+    one of its own.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class Nodes:
         proxied: bool = False,
         slots: int = 1,
         admin: Settings | None = None,
+        sentinels: SentinelSite | None = None,
     ) -> None:
+        self._sentinels = sentinels
         self._admin = admin or {}
         self.kafka = kafka
         self._slots = slots
@@ -60,7 +64,7 @@ class Nodes:
             directory,
             self.kafka.bootstrap_servers,
             groups=[*GROUPS[:-1], KEPT],
-            redis_url=f"redis://127.0.0.1:{at}/0",
+            redis_url=self._sentinels.url if self._sentinels else f"redis://127.0.0.1:{at}/0",
             nodes={"id": name},
             admin=self._admin,
             listen=listen,
@@ -69,7 +73,8 @@ class Nodes:
     @contextmanager
     def running(self, names: str) -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(self.redis)
+            if self._sentinels is None:
+                stack.enter_context(self.redis)
             if self.proxies is not None:
                 stack.enter_context(self.proxies.running())
                 self._open_ways(self.proxies)
@@ -99,11 +104,16 @@ class Nodes:
 
     def owners(self) -> dict[int, str]:
         """Of virtual brokers that do not move at the moment."""
-        with Redis.from_url(self.redis.url) as client:
+        with self._connected() as client:
             stored = client.hget(KEY, "owners")
         assert isinstance(stored, bytes | None)
         said = json.loads(stored or '{"owners": {}, "next": {}}')
         return {} if said["next"] else {int(broker): it for broker, it in said["owners"].items()}
+
+    def _connected(self) -> Redis:
+        if self._sentinels is not None:
+            return self._sentinels.connected(self._sentinels.primary())
+        return Redis.from_url(self.redis.url)
 
     def order(self, work: Callable[[SharedOwners], Awaitable[None]]) -> None:
         """As an operator, by somebody who owns nothing."""

@@ -205,7 +205,7 @@ def leftover(server: EmbeddedRedis) -> Iterator[subprocess.Popen[bytes]]:
     server.stop()
     lock = os.open(server.directory / "server.lock", os.O_RDWR)
     assert embedded._try_lock(lock)
-    command = [str(embedded._binary()), str(server.directory / "redis.conf")]
+    command = [str(embedded.redis_server()), str(server.directory / "redis.conf")]
     with subprocess.Popen(command, pass_fds=(lock,)) as process:
         os.close(lock)
         wait_until(lambda: server._ask("PING") != "", what="leftover ready", deadline_s=10)
