@@ -1,4 +1,4 @@
-"""Changes as the operations of window.lua."""
+"""Changes as the commands of window.lua's steps."""
 
 from __future__ import annotations
 
@@ -21,56 +21,106 @@ from dispatcher.core.stored.packing import pack_deadline, pack_lease, pack_retry
 
 Argument = bytes | int
 
-FIELDS_MAX = 1_000  # of one HSET or HDEL: Lua's stack takes 8,000
-# Operations of many alike items, and the arguments each item has.
-WIDTHS = {b"L": 2, b"R": 2, b"A": 2, b"E": 1, b"F": 1, b"X": 1}
+WORDS_MAX = 2_000  # behind the key of one command: Lua's stack takes 8,000
+_BITS = b":bits:%d"
 
 
-def operations(changes: Sequence[Change]) -> list[Argument]:
-    """In the order of `changes`; neighbours of a kind share one operation, up to FIELDS_MAX."""
-    out: list[Argument] = []
-    shared = b""  # the operation `fields` are collected for
-    fields: list[Argument] = []
+class Kept:
+    """The state of a window in Redis, but for the numbers of its steps and sends."""
+
+    def __init__(self, cursor: int, front: int, chunk: int, high: int, aside: int) -> None:
+        self.cursor = cursor
+        self.front = front
+        self.chunk = chunk  # the front's
+        self.high = high  # the highest chunk that was written, perhaps below that
+        self.aside = aside
+
+    def words(self) -> bytes:
+        return b"%d %d %d %d %d" % (self.cursor, self.front, self.chunk, self.high, self.aside)
+
+
+def kept_of(words: Sequence[bytes]) -> Kept:
+    """Of the words that `Kept.words` has written. Raises ValueError."""
+    cursor, front, chunk, high, aside = [int(word) for word in words]
+    return Kept(cursor, front, chunk, high, aside)
+
+
+def new_kept() -> Kept:
+    """Of a window of which nothing is written."""
+    return Kept(0, 0, 0, -1, 0)
+
+
+def operations(  # noqa: C901 - one case per change
+    changes: Sequence[Change], before: Kept
+) -> tuple[list[Argument], Kept]:
+    """The commands, in the order of `changes`, and the state after them. Neighbours of a kind share
+    one command, up to WORDS_MAX.
+    """
+    out = _Commands()
+    kept = Kept(before.cursor, before.front, before.chunk, before.high, before.aside)
     for change in changes:
-        name, arguments = _operation(change)
-        if name != shared:
-            _close(out, shared, fields)
-            shared, fields = name, []
-        if name in WIDTHS:
-            fields += arguments
-        else:
-            out.append(name)
-            out += arguments
-    _close(out, shared, fields)
-    return out
+        match change:
+            case LeaseEnded():
+                out.add(b"HDEL", b":leases", change.lease_id)
+            case LeaseTaken():
+                out.add_pair(b":leases", change.lease_id, pack_lease(change))
+            case BitsSet():
+                # Below the front's chunk they say nothing any more, and nothing would delete them.
+                if change.chunk >= kept.chunk:
+                    out.close()
+                    name = _BITS % change.chunk
+                    out.words += (4, b"SETRANGE", name, change.byte_at, change.data)
+                    kept.high = max(kept.high, change.chunk)
+            case CursorMoved():
+                out.close()
+                chunk = change.front // CHUNK_OFFSETS
+                for number in range(kept.chunk, min(chunk - 1, kept.high) + 1):
+                    out.words += (2, b"DEL", _BITS % number)
+                kept = Kept(change.cursor, change.front, chunk, kept.high, change.aside)
+            case RetryNoted():
+                out.add_pair(b":retries", change.offset, pack_retry(change))
+            case RetriesForgotten():
+                for offset in change.offsets:
+                    out.add(b"HDEL", b":retries", offset)
+            case AsideSet():
+                if change.data:
+                    out.add_pair(b":aside", change.stretch, change.data)
+                else:
+                    out.add(b"HDEL", b":aside", change.stretch)
+            case LeaseExtended():
+                out.close()
+                deadline = pack_deadline(change.deadline_ms)
+                out.words += (3, b"EXTEND", change.lease_id, deadline)
+            case _:
+                assert_never(change)
+    out.close()
+    return out.words, kept
 
 
-def _close(out: list[Argument], name: bytes, fields: list[Argument]) -> None:
-    for at in range(0, len(fields), FIELDS_MAX):
-        part = fields[at : at + FIELDS_MAX]
-        out += (name, len(part) // WIDTHS[name], *part)
+class _Commands:
+    def __init__(self) -> None:
+        self.words: list[Argument] = []
+        self._command = b""  # the one that `_items` are collected for
+        self._suffix = b""
+        self._items: list[Argument] = []
 
+    def add(self, command: bytes, suffix: bytes, item: int) -> None:
+        self._go_on(command, suffix)
+        self._items.append(item)
 
-def _operation(change: Change) -> tuple[bytes, list[Argument]]:
-    match change:
-        case LeaseTaken():
-            return b"L", [change.lease_id, pack_lease(change)]
-        case LeaseEnded():
-            return b"E", [change.lease_id]
-        case LeaseExtended():
-            return b"D", [change.lease_id, pack_deadline(change.deadline_ms)]
-        case RetryNoted():
-            return b"R", [change.offset, pack_retry(change)]
-        case RetriesForgotten():
-            return b"F", list(change.offsets)
-        case CursorMoved():
-            chunk = change.front // CHUNK_OFFSETS
-            return b"C", [change.cursor, change.front, chunk, change.aside]
-        case AsideSet():
-            if change.data:
-                return b"A", [change.stretch, change.data]
-            return b"X", [change.stretch]
-        case BitsSet():
-            return b"B", [change.chunk, change.byte_at, change.data]
-        case _:
-            assert_never(change)
+    def add_pair(self, suffix: bytes, field: int, data: bytes) -> None:
+        self._go_on(b"HSET", suffix)
+        self._items.append(field)
+        self._items.append(data)
+
+    def _go_on(self, command: bytes, suffix: bytes) -> None:
+        same = command == self._command and suffix == self._suffix
+        if not same or len(self._items) >= WORDS_MAX:
+            self.close()
+            self._command, self._suffix = command, suffix
+
+    def close(self) -> None:
+        if self._items:
+            self.words += (2 + len(self._items), self._command, self._suffix)
+            self.words += self._items
+            self._items = []

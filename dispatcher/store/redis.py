@@ -61,7 +61,7 @@ from dispatcher.store.base import (
     Write,
 )
 from dispatcher.store.line import Line
-from dispatcher.store.operations import Argument, operations
+from dispatcher.store.operations import Argument, Kept, kept_of, new_kept, operations
 from dispatcher.store.script_calls import apply_calls
 
 TIMEOUT_S = 5.0  # of a whole call, connecting included
@@ -82,6 +82,7 @@ log = structlog.get_logger("keyway.store")
 class _Claim:
     fence: Fence
     seq: int  # of the last step that Redis confirmed; 0 after a claim of an unknown window
+    kept: Kept  # as of that step
     name: bytes  # of the window in Redis
 
 
@@ -127,8 +128,8 @@ class RedisStore:
             raise FencedError(f"{key}: a node that knows newer owners has claimed it")
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
-        self._claims[key] = _Claim(fence, int(answer[2] or 0), self._name(key))
-        origin = int(answer[9] or 0)
+        self._claims[key] = _Claim(fence, *_read_state(answer[2]), self._name(key))
+        origin = int(answer[7] or 0)
         if fence <= self._deleted.get(key, 0):
             del self._deleted[key]  # Redis's clock was put back: it says nothing any more
         if self._was_deleted(key, origin):
@@ -138,25 +139,26 @@ class RedisStore:
     async def create(
         self, key: WindowKey, fence: Fence, snapshot: Snapshot, *, origin: int = 0
     ) -> None:
-        arguments = (fence, FORMAT, max(fence, origin), *operations(changes_of(snapshot)))
+        steps, kept = operations(changes_of(snapshot), new_kept())
+        arguments = (fence, FORMAT, max(fence, origin), kept.words(), *steps)
         await self._ask(lambda: self._redis.sadd(self._index(key.group), _in_index(key)))
         answer = await self._ask(lambda: self._evaluate(key, b"create", *arguments))
-        error = self._noted(key, fence, answer)
+        error = self._noted(key, fence, answer, kept)
         if error is not None:
             raise error
 
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
         if not writes:
             return []
-        names, steps = self._steps(writes)
+        names, steps, kept = self._steps(writes)
         try:
             answers = await self._applied(names, steps)
         except (RedisError, OSError, EOFError) as error:
             return [self._failure(error)] * len(writes)
         self.healthy = True
         return [
-            self._noted(write.key, write.fence, answer)
-            for write, answer in zip(writes, answers, strict=True)
+            self._noted(write.key, write.fence, answer, after)
+            for write, answer, after in zip(writes, answers, kept, strict=True)
         ]
 
     async def delete(self, key: WindowKey) -> None:
@@ -262,20 +264,32 @@ class RedisStore:
         await self._redis.aclose()
 
     # Several writes to one window in one call: each expects the one before it, so that none is
-    # applied over a gap if others fail.
-    def _steps(self, writes: Sequence[Write]) -> tuple[list[bytes], list[list[Argument]]]:
-        earlier: dict[tuple[WindowKey, Fence], int] = {}
+    # applied over a gap if others fail. A write without a claim is sent all the same, with nothing
+    # to apply: Redis knows whether the window is another's, or gone.
+    def _steps(
+        self, writes: Sequence[Write]
+    ) -> tuple[list[bytes], list[list[Argument]], list[Kept | None]]:
+        earlier: dict[WindowKey, tuple[int, Kept]] = {}
         names: list[bytes] = []
         steps: list[list[Argument]] = []
+        states: list[Kept | None] = []
         for write in writes:
-            claim = self._claims.get(write.key)
-            seen = claim.seq if claim is not None and claim.fence == write.fence else 0
-            nth = earlier.get((write.key, write.fence), 0)
-            earlier[write.key, write.fence] = nth + 1
+            key, fence = write.key, write.fence
+            claim = self._claims.get(key)
             self._sends += 1
-            names.append(self._name(write.key))
-            steps.append([write.fence, seen + nth, self._sends, *operations(write.changes)])
-        return names, steps
+            if claim is None or claim.fence != fence:
+                names.append(self._name(key))
+                steps.append([fence, 0, self._sends])
+                states.append(None)
+                continue
+            seq, kept = earlier.get(key) or (claim.seq, claim.kept)
+            words, kept = operations(write.changes, kept)
+            earlier[key] = seq + 1, kept
+            names.append(claim.name)
+            state = b"%d %d %b" % (seq + 1, self._sends, kept.words())
+            steps.append([fence, seq, self._sends, state, *words])
+            states.append(kept)
+        return names, steps, states
 
     async def _applied(
         self, names: list[bytes], steps: list[list[Argument]], *, again: bool = True
@@ -350,7 +364,9 @@ class RedisStore:
             text = text.replace(secret, "***")
         return StoreError(f"Redis at {self._address.where}: {type(error).__name__}: {text}")
 
-    def _noted(self, key: WindowKey, fence: Fence, answer: object) -> StoreError | None:
+    def _noted(
+        self, key: WindowKey, fence: Fence, answer: object, kept: Kept | None
+    ) -> StoreError | None:
         claim = self._claims.get(key)
         ours = (
             claim is not None and claim.fence == fence
@@ -364,8 +380,8 @@ class RedisStore:
             if ours:
                 del self._claims[key]
             return FencedError(f"{key}: claimed by another owner after fence {fence}")
-        if claim is not None and ours:
-            claim.seq = answer
+        if claim is not None and ours and kept is not None:
+            claim.seq, claim.kept = answer, kept
         return None
 
     def _name(self, key: WindowKey) -> bytes:
@@ -381,14 +397,24 @@ def _in_index(key: WindowKey) -> str:
     return f"{key.topic_id}|{key.partition}"
 
 
+def _read_state(words: bytes | None) -> tuple[int, Kept]:
+    """Seq, and the rest; those of no window at all if there is none, or an unreadable one."""
+    try:
+        seq, _sent, *kept = (words or b"").split()
+        return int(seq), kept_of(kept)
+    except ValueError:
+        return 0, new_kept()
+
+
 def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
-    _fence, layout, _seq, cursor, front, chunks, aside, leases, retries, _origin = answer
-    if cursor is None:
+    _fence, layout, words, chunks, aside, leases, retries, _origin = answer
+    if words is None:
         return None
     try:
         if layout != FORMAT:
             raise Unreadable(f"format {layout!r}")
-        state = StoredWindow(int(cursor), int(front))
+        kept = kept_of(words.split()[2:])
+        state = StoredWindow(kept.cursor, kept.front)
         for stretch, data in zip(aside[::2], aside[1::2], strict=True):
             state.aside[int(stretch)] = data
         for number, data in zip(chunks[::2], chunks[1::2], strict=True):

@@ -251,7 +251,7 @@ class TestRedisStore(StoreContract):
         one, two = stores(), stores()
         fence = await opened(one)
         assert isinstance(one, RedisStore)
-        late = one._steps([Write(KEY, fence, STEP)])
+        names, steps, _ = one._steps([Write(KEY, fence, STEP)])
         newer: list[Change] = [
             BitsSet(0, 8_125, b"\xff"),
             LeaseEnded(LeaseId(5)),
@@ -259,7 +259,7 @@ class TestRedisStore(StoreContract):
         ]
         for step in (STEP, newer):
             assert await one.apply([Write(KEY, fence, step)]) == [None]
-        assert await one._applied(*late) == [FENCED]
+        assert await one._applied(names, steps) == [FENCED]
         assert await one.apply([Write(KEY, fence, [])]) == [None], "still the owner"
         claimed = await two.claim(KEY, "two")
         assert claimed.snapshot == apply_changes(FULL, [*STEP, *newer])
