@@ -27,9 +27,9 @@ from gateway.admin.limits import (
     REASON_CHARS_MAX,
 )
 from gateway.admin.operation import Operation
-from gateway.admin.peers import NODE_ONLY, Peers, Reply
+from gateway.admin.peers import NODE_ONLY, Peers, Reply, question_of
 from gateway.admin.problems import body_of
-from gateway.core import merging
+from gateway.core import merging, nodes_at_a_glance
 from gateway.core.merging import Pages, Row
 from gateway.operations.errors import OperationError
 from gateway.operations.group_offsets import GroupOffsets
@@ -51,6 +51,7 @@ _EVERYWHERE: Final = {
     *(("GET", path) for path in _PAGES),
     ("GET", "/v1/groups/{group}"),
     ("GET", "/v1/keys"),
+    ("GET", "/v1/history"),
     ("POST", "/v1/parked/release"),
     ("GET", "/v1/parked/value"),
     ("POST", "/v1/unreadable/skip"),
@@ -95,7 +96,7 @@ def _at_coordinator(endpoint: Endpoint, peers: Peers, offsets: GroupOffsets) -> 
         owner = peers.owners.routing.owners.get(broker)
         for row in peers.others():
             if row.node.id == owner:
-                reply = await peers.ask(row, request, await body_of(request), request.state.token)
+                reply = await peers.ask(row, question_of(request, await body_of(request)))
                 return _passed_on(reply)
         return await endpoint(request)
 
@@ -120,7 +121,7 @@ def _everywhere(operation: Operation, endpoint: Endpoint, peers: Peers) -> Endpo
         if isinstance(own, Exception) and _status(own) not in (*_NOT_HERE, 503):
             raise own
         body = await body_of(request) if operation.body is not None else b""
-        replies = await peers.ask_all(request, body, request.state.token)
+        replies = await peers.ask_all(question_of(request, body))
         answers, unanswered = _sorted(operation, replies)
         if not isinstance(own, Exception):
             answers.insert(0, json.loads(bytes(own.body)))
@@ -195,6 +196,8 @@ def _merged(operation: Operation, request: Request, answers: Answers) -> Row:
         return merging.page(pages, answers, _limit(request, most))
     if path == "/v1/groups/{group}":
         return merging.description(answers)
+    if path == "/v1/history":
+        return nodes_at_a_glance.history([dict(it) for it in answers])
     if path == "/v1/keys":
         if {"key", "key_base64", "key_hash"} & set(request.query_params):
             return merging.named_keys(answers, _limit(request, KEYS_MAX))

@@ -41,6 +41,25 @@ class Reply:
     answer: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`target`: path and query, quoted. `seconds_max` None: that of the method."""
+
+    method: str
+    target: str
+    body: bytes = b""
+    token: Token | None = None
+    seconds_max: float | None = None
+
+
+def question_of(request: Request, body: bytes = b"") -> Question:
+    """The same as the caller's."""
+    path = request.scope["raw_path"].decode("ascii")
+    query = request.scope["query_string"].decode("ascii")
+    target = f"{path}?{query}" if query else path
+    return Question(request.method, target, body, request.state.token)
+
+
 @dataclass(slots=True)
 class Peers:
     owners: SharedOwners
@@ -53,34 +72,31 @@ class Peers:
         alive = [it for it in rows if it.alive_ms > 0 and it.node.id != self.owners.node_id]
         return alive[:PEERS_MAX]
 
-    async def ask_all(self, request: Request, body: bytes, token: Token | None) -> list[Reply]:
-        return list(
-            await asyncio.gather(*(self.ask(row, request, body, token) for row in self.others()))
-        )
+    async def ask_all(self, question: Question) -> list[Reply]:
+        return list(await asyncio.gather(*(self.ask(row, question) for row in self.others())))
 
-    async def ask(self, row: NodeRow, request: Request, body: bytes, token: Token | None) -> Reply:
-        """The same request, of this node alone. Raises nothing."""
+    async def ask(self, row: NodeRow, question: Question) -> Reply:
+        """Of this node alone. Raises nothing."""
         import httpx  # only several nodes need it
 
-        name = row.node.id
+        name, token, body = row.node.id, question.token, question.body
+        seconds = question.seconds_max or PEER_S_MAX[question.method]
         try:
-            async with asyncio.timeout(PEER_S_MAX[request.method]):
+            async with asyncio.timeout(seconds):
                 address = f"http://{row.facts['admin']}"
                 await self._prove(row, address, token)
-                query = request.scope["query_string"].decode("ascii")
-                path = request.scope["raw_path"].decode("ascii")
                 headers = {NODE_ONLY: name}
                 if token is not None:
                     headers["authorization"] = f"Bearer {token.text}"
                 if body:
                     headers["content-type"] = "application/json"
-                url = f"{address}{path}" + (f"?{query}" if query else "")
-                status, said = await self._send(request.method, url, headers, body)
+                url = address + question.target
+                status, said = await self._send(question.method, url, headers, body)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, OSError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             return Reply(name, 0, reason)
         except TimeoutError:
-            return Reply(name, 0, f"no answer within {PEER_S_MAX[request.method]:g} s")
+            return Reply(name, 0, f"no answer within {seconds:g} s")
         if 200 <= status < 300:
             return Reply(name, status, answer=said)
         return Reply(name, status, str(said.get("title", status)))

@@ -29,6 +29,7 @@ from gateway.admin.configuration import Configuration
 from gateway.admin.connections import connection_routes
 from gateway.admin.dashboard.events import Viewers
 from gateway.admin.dashboard.overview import Outcomes, Overviews
+from gateway.admin.dashboard.overview_of_nodes import OverviewsOfNodes
 from gateway.admin.dashboard.routes import dashboard_routes
 from gateway.admin.dashboard.rows import TrafficRow
 from gateway.admin.distribution import Distribution, distribution_routes
@@ -155,7 +156,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *administration_routes(parts.administration),
                 *unreadable_routes(parts.unreadable),
                 *filter_routes(parts.filters, parts.groups, _effects(parts)),
-                *dashboard_routes(_overviews(parts), parts.viewers),
+                *dashboard_routes(OverviewsOfNodes(_overviews(parts), parts.peers), parts.viewers),
                 Route(METRICS, show_metrics, methods=["GET"]),
                 Route("/health", show_health, methods=["GET"]),
                 Route(READY, show_health, methods=["GET"]),

@@ -103,7 +103,7 @@ class HistoryRow(Row):
     settled: list[float | None]
 
 
-class HistoryList(Row):
+class HistoryList(OfNodes):
     group: str
     whole: HistoryRow
     topics: list[HistoryRow]

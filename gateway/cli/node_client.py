@@ -151,9 +151,11 @@ def ask(
     method: str = "GET",
     body: dict[str, Any] | None = None,
     also: int | None = None,
+    tell: bool = True,
 ) -> Answer[RowT]:
     """Sends the caller's token, if there is one. Ends the command if the node refuses, or if no
-    node answers. `also`: a status that is an answer, too.
+    node answers. `also`: a status that is an answer, too. `tell`: nodes that are missing in the
+    answer, on stderr.
     """
     import httpx  # keeps `keyway --help` quick
 
@@ -172,7 +174,8 @@ def ask(
         )
         if response.is_success or response.status_code == also:
             raw = response.json()
-            _tell_unanswered(raw)
+            if tell:
+                _tell_unanswered(raw)
             return Answer(raw, model.model_validate(raw))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, UnicodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -94,12 +94,7 @@ class History:
     def catches_up_s(self) -> float | None:
         """With the rates of the last minute. None: the lag does not fall, or is small."""
         produced, _, settled = self.flow()
-        lag = self[-1].lag if self else None
-        if not lag or produced is None or settled is None or settled <= produced:
-            return None
-        if lag < produced * KEEPS_UP_S:
-            return None
-        return lag / (settled - produced)
+        return time_to_catch_up_s(self[-1].lag if self else None, produced, settled)
 
     def growth_since_it_stood(self) -> tuple[int, int]:
         """How long nothing has been delivered or settled, in ms, and the growth of the lag
@@ -126,6 +121,17 @@ class History:
         lags = [self[at].lag for at in range(first, end)]
         known = [lag for lag in lags if lag is not None]
         return sum(known) / len(known) if known and len(known) == len(lags) else None
+
+
+def time_to_catch_up_s(
+    lag: int | None, produced: float | None, settled: float | None
+) -> float | None:
+    """With rates per second. None: the lag does not fall, or is small."""
+    if not lag or produced is None or settled is None or settled <= produced:
+        return None
+    if lag < produced * KEEPS_UP_S:
+        return None
+    return lag / (settled - produced)
 
 
 def _between(before: Sample, now: Sample) -> Flow:

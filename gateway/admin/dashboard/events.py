@@ -9,6 +9,7 @@ and the browser asks for the next one: a caller whose token or session has ended
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -17,9 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.admin.dashboard.overview import Overviews
 from gateway.admin.limits import OVERVIEW_S, VIEW_S_MAX, VIEWER_SEND_S_MAX, VIEWERS_MAX
-from gateway.admin.tokens import Caller
 
 RETRY_MS = 2_000  # until a browser tries again, told to it
 
@@ -51,15 +50,14 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, overviews: Overviews, viewers: Viewers, caller: Caller) -> None:
-        """Raises HTTPException: there are too many viewers."""
+    def __init__(self, overview: Callable[[], Awaitable[bytes]], viewers: Viewers) -> None:
+        """`overview`: as JSON. Raises HTTPException: there are too many viewers."""
         if viewers.count >= VIEWERS_MAX:
             raise HTTPException(503, f"{VIEWERS_MAX} dashboards are open on this node already")
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self.overviews = overviews
+        self.overview = overview
         self.viewers = viewers
-        self.caller = caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -78,8 +76,7 @@ class EventStream(Response):
         left = int(VIEW_S_MAX / OVERVIEW_S)
         while left and not self.viewers.ended and not await request.is_disconnected():
             left -= 1
-            snapshot = await self.overviews.latest()
-            event = b"%bevent: overview\ndata: %b\n\n" % (opening, snapshot.text(self.caller))
+            event = b"%bevent: overview\ndata: %b\n\n" % (opening, await self.overview())
             opening = b""
             async with asyncio.timeout(VIEWER_SEND_S_MAX):
                 await send({"type": "http.response.body", "body": event, "more_body": True})

@@ -7,18 +7,22 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import caller_of
+from gateway.admin.cluster import alone
 from gateway.admin.dashboard.events import EventStream, Viewers
-from gateway.admin.dashboard.overview import Overviews
+from gateway.admin.dashboard.overview_of_nodes import OverviewsOfNodes
 from gateway.admin.dashboard.page import page_routes
 
 
-def dashboard_routes(overviews: Overviews, viewers: Viewers) -> list[Route]:
+def dashboard_routes(overviews: OverviewsOfNodes, viewers: Viewers) -> list[Route]:
     async def show_overview(request: Request) -> Response:
-        snapshot = await overviews.latest()
-        return Response(snapshot.text(caller_of(request)), media_type="application/json")
+        only = alone(request, overviews.peers)
+        text = await overviews.text(caller_of(request), request.state.token, alone=only)
+        return Response(text, media_type="application/json")
 
     async def show_events(request: Request) -> Response:
-        return EventStream(overviews, viewers, caller_of(request))
+        caller, token = caller_of(request), request.state.token
+        only = alone(request, overviews.peers)
+        return EventStream(lambda: overviews.text(caller, token, alone=only), viewers)
 
     return [
         *page_routes(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from gateway.admin.rows import HealthRow, Row
+from gateway.admin.rows import HealthRow, OfNodes, Row
 
 
 class TrafficRow(Row):
@@ -61,16 +61,17 @@ class GroupLine(Row):
     lately: list[int | None] = Field(default_factory=list)  # the lag of 15 minutes, 30 s apart
 
 
-class OverviewHead(Row):
+class OverviewHead(OfNodes):
     """All but the groups, which are written one by one."""
 
     at_ms: int  # the node's clock
     health: HealthRow
     traffic: TrafficRow
     groups_hidden: int  # beyond the first of them, by name
+    nodes: list[str] = Field(default_factory=list)  # whose figures these are; empty: of this alone
 
 
 class Overview(OverviewHead):
-    """A snapshot of the node, at most OVERVIEW_S old."""
+    """A snapshot of the node, or of several nodes as one, at most OVERVIEW_S old."""
 
     groups: list[GroupLine]

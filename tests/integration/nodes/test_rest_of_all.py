@@ -49,6 +49,15 @@ def asked(
     return rest(node, path, body, method=method or None, headers=headers)
 
 
+def glance(node: GatewayProcess, group: str) -> tuple[list[str], int, int]:
+    """The nodes of its overview, the group's windows, and records accepted of it."""
+    said = asked(node, "/v1/overview")[1]
+    lines = {it["group"]: it for it in said["groups"]}
+    if group not in lines:
+        return said["nodes"], 0, 0
+    return said["nodes"], lines[group]["windows"], lines[group]["outcomes"].get("accepted", 0)
+
+
 def test_each_node_shows_and_does_what_all_can(
     nodes: Nodes, kafka_pair: KafkaCluster, fresh_name: Name, librdkafka_host: ShareHost
 ) -> None:
@@ -80,6 +89,15 @@ def test_each_node_shows_and_does_what_all_can(
         assert (pages, two["next"]) == ([[0, 1, 2], [3]], None)
         assert asked(node, f"/v1/groups/{group}", "some")[0] == 404
         assert asked(node, "/v1/groups", "some")[1]["groups"] == []
+
+        def seen(node: GatewayProcess = node) -> bool:
+            return glance(node, group) == (["a", "b"], PARTITIONS, 80)
+
+        wait_until(seen, what="the overview of both", deadline_s=60)
+        assert asked(node, "/v1/overview", "some")[1]["groups"] == []
+        status, past = asked(node, f"/v1/history?group={group}")
+        assert (status, past["group"], past.get("unanswered")) == (200, group, None)
+        assert [it["topic"] for it in past["topics"]] == [topic]
         found = asked(node, f"/v1/keys?group={group}&key=k7")[1]["keys"]
         assert [it["topic"] for it in found] == [topic]
         status, said = asked(node, f"/v1/groups/{group}", method="DELETE")
@@ -106,6 +124,10 @@ def test_a_node_that_is_frozen_is_named_and_the_rest_shown(nodes: Nodes) -> None
         status, said = asked(a, "/v1/groups")
         assert status == 200
         assert [it["node"] for it in said["unanswered"]] == ["b"]
+        overview = asked(a, "/v1/overview")[1]
+        assert [it["node"] for it in overview["unanswered"]] == ["b"]
+        assert overview["nodes"] == ["a"]
+        assert overview["health"]["reasons"][-1].startswith("node b does not answer: ")
         os.environ["KEYWAY_TOKEN"] = "root"
         code, out, err = keyway(a, "group", "list", "-o", "json")
         assert code == 0

@@ -24,12 +24,13 @@ export class History {
     this.answered = []; // counts by API and time, of the last overviews
   }
 
-  /** A counter that went back means a new node: its rates begin anew. */
+  /** A counter that went back, or other nodes than before: rates begin anew. */
   add(overview) {
     const before = this.last;
     this.last = overview;
     if (before && overview.at_ms <= before.at_ms) return;
-    const restarted = before && COUNTERS.in(overview) < COUNTERS.in(before);
+    const others = before && String(overview.nodes) !== String(before.nodes);
+    const restarted = others || (before && COUNTERS.in(overview) < COUNTERS.in(before));
     this.before = restarted ? null : before;
     if (restarted) this.answered = [];
     const { answered, waited } = overview.traffic;

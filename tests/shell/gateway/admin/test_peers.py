@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
-from gateway.admin.peers import Peers, Reply, proof
+from gateway.admin.peers import Peers, Reply, proof, question_of
 from gateway.admin.tokens import Token
 from gateway.core.routing.ownership import Node
 from gateway.routing.owners import SharedOwners
@@ -80,8 +80,9 @@ def asked(address: str, token: Token | None = TOKEN, alive_ms: int = 5_000) -> l
             "raw_path": b"/v1/groups",
             "query_string": b"limit=3",
             "headers": [],
+            "state": {"token": token},
         }
-        replies = await peers.ask_all(Request(scope), b"", token)
+        replies = await peers.ask_all(question_of(Request(scope)))
         await peers.close()
         return replies
 

@@ -15,7 +15,7 @@ export function drawOverview(app) {
   if (!overview) return loading("Overview");
   return [
     h("h1", { class: "hidden" }, "Overview"),
-    health(overview.health),
+    health(overview),
     tiles(app),
     h("div", { class: "two" }, worst(app), requests(app)),
   ];
@@ -28,7 +28,7 @@ export function loading(title) {
   ];
 }
 
-function health(found) {
+function health({ health: found, nodes }) {
   const warned = found.status === "up" && found.warnings.length > 0;
   const tone = warned ? "warn" : { up: "good", degraded: "warn", "not ready": "bad" }[found.status];
   const lines = [...found.reasons, ...found.warnings];
@@ -36,6 +36,7 @@ function health(found) {
     found.cluster_id && `cluster ${found.cluster_id}`,
     found.brokers !== undefined && count(found.brokers, "broker"),
     found.version,
+    nodes.length > 1 && `figures of nodes ${nodes.join(", ")}`,
   ].filter(Boolean);
   return h(
     "section",

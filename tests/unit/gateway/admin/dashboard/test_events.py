@@ -12,6 +12,7 @@ from starlette.types import Message
 
 from gateway.admin.dashboard.events import EventStream, Viewers
 from gateway.admin.dashboard.overview import Overviews, Snapshot
+from gateway.admin.dashboard.overview_of_nodes import OverviewsOfNodes
 from gateway.admin.limits import OVERVIEW_S, VIEW_S_MAX, VIEWER_SEND_S_MAX, VIEWERS_MAX
 from gateway.admin.tokens import ANYBODY, Caller
 from gateway.config.admin import Role
@@ -36,7 +37,8 @@ class Viewer:
 
     def __init__(self, viewers: Viewers, caller: Caller = ANYBODY) -> None:
         self.overviews = Counted()
-        self.stream = EventStream(cast(Overviews, self.overviews), viewers, caller)
+        of_nodes = OverviewsOfNodes(cast(Overviews, self.overviews), None)
+        self.stream = EventStream(lambda: of_nodes.text(caller, None), viewers)
         self.sent: list[Message] = []
         self.gone = False
         self.stuck = asyncio.Event()
