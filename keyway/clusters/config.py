@@ -166,7 +166,7 @@ class TreeNode(Section):
     children: tuple[
         Annotated[
             Annotated[str, Tag(_LEAF)] | Annotated[TreeNode, Tag(_NODE)],
-            Discriminator(lambda it: _LEAF if isinstance(it, str) else _NODE),
+            Discriminator(lambda child: _LEAF if isinstance(child, str) else _NODE),
         ],
         ...,
     ]
@@ -178,9 +178,10 @@ class TreeNode(Section):
 
     def node(self) -> Inner:
         children: list[Node] = [
-            Leaf(ClusterName(it)) if isinstance(it, str) else it.node() for it in self.children
+            Leaf(ClusterName(child)) if isinstance(child, str) else child.node()
+            for child in self.children
         ]
-        targets = tuple(ClusterName(it) for it in self.targets)
+        targets = tuple(ClusterName(target) for target in self.targets)
         level = None if self.level is None else Level(self.level)
         return Inner(level, tuple(children), targets)
 
@@ -283,7 +284,8 @@ class MessagesSection(Section):
 
     def configs_of_new(self, source: Mapping[str, str]) -> dict[str, str]:
         """The configs of a topic that is created on the target. `source`: its configs here."""
-        return {it: source[it] for it in self.copied_configs if it in source} | self.topic_configs
+        copied = {name: source[name] for name in self.copied_configs if name in source}
+        return copied | self.topic_configs
 
 
 class OffsetsSection(Section):
@@ -372,7 +374,7 @@ class ClustersConfig(Section):
     seal_secret_env: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
         Field(max_length=SECRETS_MAX),
-        BeforeValidator(lambda it: (it,) if isinstance(it, str) else it),
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
     ] = ()
     """The environment variable with a secret for the seals of copied records: the same on every
     cluster, and known to no client. Without it a seal is a checksum, which any client can make.
@@ -392,7 +394,7 @@ class ClustersConfig(Section):
     @field_validator("clusters")
     @classmethod
     def _each_once(cls, clusters: tuple[Cluster, ...]) -> tuple[Cluster, ...]:
-        names = [it.name for it in clusters]
+        names = [cluster.name for cluster in clusters]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"cluster {name} is listed {names.count(name)} times")
@@ -400,17 +402,17 @@ class ClustersConfig(Section):
 
     @model_validator(mode="after")
     def _somebody_who_authenticates(self) -> ClustersConfig:
-        named = [it for it in self.clusters if it.name == self.schemas.primary]
-        if any(it.registry is not None for it in named):
+        named = [cluster for cluster in self.clusters if cluster.name == self.schemas.primary]
+        if any(cluster.registry is not None for cluster in named):
             return self
-        for it in self.clusters:
-            if it.registry_view is not None and it.registry_view.authenticate:
+        for cluster in self.clusters:
+            if cluster.registry_view is not None and cluster.registry_view.authenticate:
                 lacks = (
                     f"{named[0].name} has no registry" if named else "schemas.primary is missing"
                 )
                 raise ValueError(
-                    f"cluster {it.name}: registry_view: authenticate asks the primary's registry,"
-                    f" but {lacks}"
+                    f"cluster {cluster.name}: registry_view: authenticate asks the primary's"
+                    f" registry, but {lacks}"
                 )
         return self
 
@@ -420,7 +422,7 @@ class ClustersConfig(Section):
             tree = self.checked_tree()
         except TreeError as error:
             raise ValueError(f"tree: {error}") from error
-        names = {ClusterName(it.name) for it in self.clusters}
+        names = {ClusterName(cluster.name) for cluster in self.clusters}
         if self.schemas.primary is not None and self.schemas.primary not in names:
             raise ValueError(f"schemas: primary {self.schemas.primary} is not one of the clusters")
         for name in tree.clusters:
@@ -437,7 +439,7 @@ class ClustersConfig(Section):
             place = (ClusterName(link.cluster), Level(link.level))
             if place in chosen:
                 raise TreeError(f"targets of {link.cluster} at level {link.level} are given twice")
-            chosen[place] = tuple(ClusterName(it) for it in link.targets)
+            chosen[place] = tuple(ClusterName(target) for target in link.targets)
         return build_tree(self.tree.node(), targets=chosen)
 
     def cluster(self, name: str) -> Cluster:
@@ -445,12 +447,12 @@ class ClustersConfig(Section):
         for cluster in self.clusters:
             if cluster.name == name:
                 return cluster
-        listed = ", ".join(it.name for it in self.clusters)
+        listed = ", ".join(cluster.name for cluster in self.clusters)
         raise ConfigError(f"no cluster {name}: there are {listed}")
 
     def seals(self) -> Seals:
         """Raises ConfigError if an environment variable is not set."""
-        secrets = tuple(from_environment(it) for it in self.seal_secret_env)
+        secrets = tuple(from_environment(variable) for variable in self.seal_secret_env)
         return Seals(secrets, checksums=self.believe_checksums)
 
 

@@ -59,7 +59,7 @@ def first_fault(error: ValidationError, *, unnamed: Collection[str] = ()) -> str
     faults = error.errors(include_input=False, include_url=False)
     # A name that is mistyped is two faults: the field is missing, and another one is not known. The
     # second one is the cause.
-    fault = min(faults, key=lambda it: it["type"] == "missing")
+    fault = min(faults, key=lambda fault: fault["type"] == "missing")
     where = ".".join(str(part) for part in fault["loc"] if part not in unnamed)
     what = _WORDS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     if fault["type"] == "too_short" and fault.get("ctx", {}).get("min_length") == 1:

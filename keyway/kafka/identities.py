@@ -44,7 +44,7 @@ class Identities:
         each_another: bool = True,
     ) -> None:
         """`each_another` False: several names may stand for one cluster."""
-        self._clusters = {it.name: it for it in config.clusters}
+        self._clusters = {cluster.name: cluster for cluster in config.clusters}
         self._ask = ask
         self._each_another = each_another
         self._known: dict[str, str] = {}
@@ -62,9 +62,9 @@ class Identities:
         }
         answers = Asking[str | Away](asked).look()
         with self._lock:
-            self._known |= {name: it for name, it in answers.items() if isinstance(it, str)}
+            self._known |= {name: id_ for name, id_ in answers.items() if isinstance(id_, str)}
             self._require()
-        return {name: it.reason for name, it in answers.items() if isinstance(it, Away)}
+        return {name: answer.reason for name, answer in answers.items() if isinstance(answer, Away)}
 
     def _require(self) -> None:
         for name, found in self._known.items():
@@ -77,7 +77,9 @@ class Identities:
         if not self._each_another:
             return
         try:
-            require_different_clusters({ClusterName(it): id_ for it, id_ in self._known.items()})
+            require_different_clusters(
+                {ClusterName(name): self._known[name] for name in self._known}
+            )
         except OneClusterTwice as error:
             raise ConfigError(str(error)) from None
 

@@ -60,7 +60,7 @@ class Lease:
         with contextlib.suppress(KafkaException, TimeoutError):
             asked = admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S)
             found = asked[self.group].result(ANSWER_S)
-            return [f"{it.client_id} at {it.host}" for it in found.members]
+            return [f"{member.client_id} at {member.host}" for member in found.members]
         return []
 
     def _joined(self) -> Consumer:

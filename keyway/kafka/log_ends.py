@@ -39,7 +39,7 @@ class LogEnds:
         return self._asked(places, END)
 
     def _asked(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int | KafkaError]:
-        wanted = {TopicPartition(*it): spec for it in places}
+        wanted = {TopicPartition(*partition): spec for partition in places}
         if not wanted:
             return {}
         admin, self._admin = self._admin or AdminClient(self._settings), None
@@ -56,6 +56,6 @@ class LogEnds:
                 found[tp.topic, tp.partition] = error.args[0]
             except TimeoutError:
                 found[tp.topic, tp.partition] = KafkaError(KafkaError._TIMED_OUT)
-        if not any(isinstance(it, KafkaError) for it in found.values()):
+        if not any(isinstance(answer, KafkaError) for answer in found.values()):
             self._admin = admin
         return found

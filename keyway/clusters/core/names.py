@@ -279,7 +279,7 @@ def _check_kept(source: Pattern, target: Pattern) -> None:
         sample[source.main] = "orders"
         other = {**sample, lost: "other"}
         names = (source.render(sample), source.render(other))
-        lacking = [it for it in target.variables if it not in sample]
+        lacking = [variable for variable in target.variables if variable not in sample]
         made = target.render({**sample, **{field: f"{{{field}}}" for field in lacking}})
         raise CollisionError(
             f"patterns {source.text!r} and {target.text!r}: {{{lost}}} is lost, so that"

@@ -54,8 +54,8 @@ def fits(version: int, claimed: str, record: Stood, seal: Seal, seals: Seals) ->
     if seals.checksums_believed and seal == checksum(claimed, record):
         return True
     if version == 1:
-        return any(seal == checksum(claimed, record, it) for it in seals.secrets)
-    return any(seal == keyed(claimed, record, it) for it in seals.secrets)
+        return any(seal == checksum(claimed, record, secret) for secret in seals.secrets)
+    return any(seal == keyed(claimed, record, secret) for secret in seals.secrets)
 
 
 def keyed(claimed: str, record: Stood, secret: str) -> Seal:
@@ -89,7 +89,7 @@ def pads(secret: str) -> tuple[bytes, bytes]:
     """What an HMAC-SHA-256 hashes before the message, and before the inner hash."""
     key = secret.encode()
     block = (sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
-    return bytes(it ^ 0x36 for it in block), bytes(it ^ 0x5C for it in block)
+    return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
 
 
 def _length(content: bytes | None) -> bytes:
@@ -99,7 +99,7 @@ def _length(content: bytes | None) -> bytes:
 
 def _chained(*fields: bytes | None) -> int:
     found = HASH_SEED
-    for it in fields:
-        if it is not None:
-            found = xxhash.xxh64_intdigest(it, seed=found)
+    for field in fields:
+        if field is not None:
+            found = xxhash.xxh64_intdigest(field, seed=found)
     return found & _UNSIGNED

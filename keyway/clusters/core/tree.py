@@ -120,14 +120,14 @@ class Tree:
 
     def of(self, cluster: ClusterName) -> tuple[Distributor, ...]:
         """The distributors that run on `cluster`, lowest level first."""
-        return tuple(it for it in self.distributors if it.source == cluster)
+        return tuple(known for known in self.distributors if known.source == cluster)
 
     def distributor(self, cluster: ClusterName, level: Level) -> Distributor:
         """Raises TreeError if no distributor of that level runs on `cluster`."""
-        for it in self.of(cluster):
-            if it.level == level:
-                return it
-        has = ", ".join(str(it.level) for it in self.of(cluster))
+        for distributor in self.of(cluster):
+            if distributor.level == level:
+                return distributor
+        has = ", ".join(str(distributor.level) for distributor in self.of(cluster))
         raise TreeError(
             f"no distributor of level {level} runs on {cluster}: its levels are {has}"
             if has
@@ -138,14 +138,13 @@ class Tree:
         """The same tree with one distributor's target replaced. Raises TreeError, WrongTarget."""
         old = self.distributor(cluster, level)
         new = old.switched(target)
-        return replace(
-            self, distributors=tuple(new if it == old else it for it in self.distributors)
-        )
+        distributors = (new if known == old else known for known in self.distributors)
+        return replace(self, distributors=tuple(distributors))
 
     def hops(
         self,
         origin: ClusterName,
-        target_of: Callable[[Distributor], ClusterName] = lambda it: it.targets[0],
+        target_of: Callable[[Distributor], ClusterName] = lambda link: link.targets[0],
     ) -> tuple[Hop, ...]:
         """Every copy of one fresh record of `origin`, parents before children."""
         found: list[Hop] = []
@@ -188,13 +187,15 @@ def build_tree(
             _require_allowed(distributor, wanted)
             found[at] = replace(distributor, targets=wanted)
     for cluster, level in chosen:
-        levels = ", ".join(str(it.level) for it in found if it.source == cluster)
+        levels = ", ".join(
+            str(distributor.level) for distributor in found if distributor.source == cluster
+        )
         raise WrongTarget(
             f"targets of {cluster} at level {level}: no distributor of that level runs there"
             f" (its levels: {levels or 'none'})"
         )
     order = {name: at for at, name in enumerate(clusters)}
-    found.sort(key=lambda it: (order[it.source], it.level))
+    found.sort(key=lambda distributor: (order[distributor.source], distributor.level))
     return Tree(root=root, clusters=clusters, distributors=tuple(found))
 
 
