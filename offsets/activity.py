@@ -26,7 +26,7 @@ class Activity:
     def look(self, entries: Sequence[Entry], works: Callable[[str], bool], *, both_ms: int) -> None:
         """`works`: whether a group has members here. Raises ClusterAway, NotReadable."""
         now, both = self.now_ms(), set()
-        for group in dict.fromkeys(it.group for it in entries):
+        for group in dict.fromkeys(entry.group for entry in entries):
             if self._since.get(group, (None, 0))[0] is not works(group):
                 self._since[group] = (works(group), now)
         for entry in entries:
@@ -50,4 +50,4 @@ class Activity:
         """`groups`: those that are left."""
         for place in places:
             self._seen.pop(place, None)
-        self._since = {group: it for group, it in self._since.items() if group in groups}
+        self._since = {group: state for group, state in self._since.items() if group in groups}

@@ -66,16 +66,18 @@ class BoardTopic:
         """Raises ClusterAway, NotReadable."""
         self._write(
             [
-                (key_of(ENTRY, it.place, it.source), encode_entry(it))
-                if isinstance(it, Entry)
-                else (key_of(SWITCH, it.place, it.source), encode_told(it))
-                for it in told
+                (key_of(ENTRY, record.place, record.source), encode_entry(record))
+                if isinstance(record, Entry)
+                else (key_of(SWITCH, record.place, record.source), encode_told(record))
+                for record in told
             ]
         )
 
     def write_applied(self, applied: Mapping[Place, Applied]) -> None:
         """Raises ClusterAway, NotReadable."""
-        self._write([(key_of(APPLIED, it), encode_applied(one)) for it, one in applied.items()])
+        self._write(
+            [(key_of(APPLIED, place), encode_applied(offset)) for place, offset in applied.items()]
+        )
 
     def write_rows(self, rows: Iterable[Row]) -> None:
         """Raises ClusterAway, NotReadable."""

@@ -54,7 +54,7 @@ def read_checkpoint(directory: Path, *, with_state: bool = False) -> Checkpoint:
 def _batches(folder: Path) -> list[int]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder.parent}: no Spark checkpoint: it has no {folder.name}/")
-    return sorted(int(it.name) for it in folder.iterdir() if it.name.isdecimal())
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal())
 
 
 def translated(

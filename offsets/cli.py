@@ -110,10 +110,10 @@ def _print_status(found: commands.Status) -> None:
         ("GROUP", "TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", "ON", *_PLAN_COLUMNS),
         [
             (
-                *(it["group"], it["topic"], it["partition"], it["source"]),
-                *(it["source_offset"], _time(it["source_ms"]), it["cluster"], *_cells(it)),
+                *(row["group"], row["topic"], row["partition"], row["source"]),
+                *(row["source_offset"], _time(row["source_ms"]), row["cluster"], *_cells(row)),
             )
-            for it in found.rows
+            for row in found.rows
         ],
     )
 
@@ -188,8 +188,8 @@ def _move(
         with Progress() as progress:
             progress.step(f"reading the topics of {asked.group} on {asked.to}")
             rows = work(config, asked.group, asked.to, asked.options(config))
-        rows.sort(key=lambda it: (it.topic, it.partition))
-        raw = {"group": asked.group, "to": asked.to, "rows": [it.shown() for it in rows]}
+        rows.sort(key=lambda row: (row.topic, row.partition))
+        raw = {"group": asked.group, "to": asked.to, "rows": [row.shown() for row in rows]}
         return View(raw, lambda: _print_moves(rows))
 
     with _errors():
@@ -203,10 +203,10 @@ def _print_moves(rows: Sequence[Row]) -> None:
         ("TOPIC", "PARTITION", "AT", "OFFSET", "COMMITTED", *_PLAN_COLUMNS),
         [
             (
-                *(it["topic"], it["partition"], it["source"], it["source_offset"]),
-                *(_time(it["source_ms"]), *_cells(it)),
+                *(record["topic"], record["partition"], record["source"], record["source_offset"]),
+                *(_time(record["source_ms"]), *_cells(record)),
             )
-            for it in (row.shown() for row in rows)
+            for record in (row.shown() for row in rows)
         ],
     )
 
@@ -255,5 +255,5 @@ def _time(at_ms: int) -> str:
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     table = Table(*columns, box=None)
     for row in rows:
-        table.add_row(*("-" if it is None else str(it) for it in row))
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
     Console(width=None if sys.stdout.isatty() else 10_000, highlight=False).print(table)

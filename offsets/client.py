@@ -138,7 +138,8 @@ class ClusterClient:
         """Of logical topics; those that are missing here are left out. Raises ClusterAway."""
         known = self.identities(topics)
         resources = {
-            ConfigResource(ConfigResource.Type.TOPIC, str(self.topic_here(it))): it for it in known
+            ConfigResource(ConfigResource.Type.TOPIC, str(self.topic_here(topic))): topic
+            for topic in known
         }
         if not resources:
             return {}
@@ -155,7 +156,7 @@ class ClusterClient:
         """Id and number of partitions of logical topics; those that are missing here, or that
         nobody may describe, are left out. Raises ClusterAway.
         """
-        names = {name: it for it in topics if (name := self.topic_here(it)) is not None}
+        names = {name: topic for topic in topics if (name := self.topic_here(topic)) is not None}
         if not names:
             return {}
         asked = self.admin.describe_topics(
@@ -189,8 +190,12 @@ class ClusterClient:
         partitions: Iterable[Partition],
     ) -> dict[Partition, int]:
         """Partitions that are not there any more are left out."""
-        named = {(self.topic_here(it[0]), it[1]): it for it in partitions}
-        places = {(name, at): it for (name, at), it in named.items() if name is not None}
+        named = {
+            (self.topic_here(partition[0]), partition[1]): partition for partition in partitions
+        }
+        places = {
+            (name, at): partition for (name, at), partition in named.items() if name is not None
+        }
         found, leaderless = {}, set()
         for place, offset in asked(places).items():
             if not isinstance(offset, KafkaError):
@@ -223,7 +228,7 @@ class ClusterClient:
         except (RequestFailed, OSError) as error:
             raise ClusterAway(f"{self.name}: committed offsets: {error}") from error
         return {
-            group: {place: Committed(*it) for place, it in offsets.items()}
+            group: {place: Committed(*committed) for place, committed in offsets.items()}
             for group, offsets in found.items()
         }
 
@@ -244,7 +249,8 @@ class ClusterClient:
                 found[group] = dict.fromkeys(wanted[group], failed)
             else:
                 found[group] = {
-                    it: self._refused(codes.get(it, KafkaError._NO_OFFSET)) for it in wanted[group]
+                    place: self._refused(codes.get(place, KafkaError._NO_OFFSET))
+                    for place in wanted[group]
                 }
         return found
 

@@ -37,7 +37,9 @@ class Status:
     def of(self, group: str | None, topic: str | None) -> Status:
         """One group or all, one topic or all."""
         wanted = ((group, "group"), (topic, "topic"))
-        kept = [it for it in self.rows if all(value in (None, it[name]) for value, name in wanted)]
+        kept = [
+            row for row in self.rows if all(value in (None, row[name]) for value, name in wanted)
+        ]
         return replace(self, rows=tuple(kept))
 
 
@@ -48,8 +50,8 @@ class Decisions:
 
     def __init__(self, config: ClustersConfig, cluster: str | None = None) -> None:
         asked = config.clusters if cluster is None else (config.cluster(cluster),)
-        self._boards = {it.name: BoardTopic(ClusterClient(it)) for it in asked}
-        self._asking = Asking({name: partial(_read, it) for name, it in self._boards.items()})
+        self._boards = {each.name: BoardTopic(ClusterClient(each)) for each in asked}
+        self._asking = Asking({name: partial(_read, board) for name, board in self._boards.items()})
 
     def look(self, *, within_s: float | None = None) -> Status:
         """`within_s`: as Asking's."""
@@ -60,7 +62,7 @@ class Decisions:
                 away.append(f"{name}: {found.reason}")
             else:
                 rows += found
-        rows.sort(key=lambda it: (it["group"], it["topic"], it["partition"], it["cluster"]))
+        rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"], row["cluster"]))
         return Status(tuple(rows), tuple(away))
 
 
@@ -105,10 +107,17 @@ def _committer(
                 f"{target} knows nothing of group {group}: has it committed anywhere else, and"
                 " does `keyway offsets run` work there?"
             )
-        committer.facts = client.facts({it.topic for it in entries})
+        committer.facts = client.facts({entry.topic for entry in entries})
         facts = committer.facts
-        there = {(it.topic, it.partition) for it in entries if it.topic in facts}
-        partitions.follow((it for it in sorted(there) if it[1] < facts[it[0]].partitions), facts)
+        there = {(entry.topic, entry.partition) for entry in entries if entry.topic in facts}
+        partitions.follow(
+            (
+                partition
+                for partition in sorted(there)
+                if partition[1] < facts[partition[0]].partitions
+            ),
+            facts,
+        )
         if not partitions.read_to_ends(for_s=READ_S_MAX):
             raise ClusterAway(f"{target}: the group's topics could not be read to their ends")
         if _read_to_the_end(source):

@@ -169,7 +169,7 @@ class ListedCommits:
         self._asked_ms = now
         states = self.client.group_states()
         self.working = {name for name, state in states.items() if state not in EMPTY_STATES}
-        groups = [it for it in states if self.wanted(it)]
+        groups = [group for group in states if self.wanted(group)]
         found = {
             (group, topic, partition): committed
             for group, offsets in self.client.committed(groups).items()
@@ -196,7 +196,7 @@ class ListedCommits:
         return changes
 
     def _deleted(self, found: dict[GroupPlace, Committed]) -> list[Change]:
-        gone = [it for it in self._latest if it not in found]
+        gone = [place for place in self._latest if place not in found]
         for place in gone:
             del self._latest[place]
         return [OffsetDeleted(*place) for place in gone]

@@ -79,11 +79,11 @@ class Committer:
     def entries(self, groups: Iterable[str]) -> list[Entry]:
         """The newest of each place of `groups` that came from elsewhere."""
         wanted = set(groups)
-        return self.entries_of([it for it in self.board.state.places if it[0] in wanted])
+        return self.entries_of([place for place in self.board.state.places if place[0] in wanted])
 
     def entries_of(self, places: Iterable[Place]) -> list[Entry]:
-        found = (self.board.state.newest(it, besides=self.client.name) for it in places)
-        return [it for it in found if it is not None]
+        found = (self.board.state.newest(place, besides=self.client.name) for place in places)
+        return [entry for entry in found if entry is not None]
 
     def plan(self, entries: Sequence[Entry], *, ask: bool = True) -> list[Row]:
         """A row for each entry. `ask` False: the positions here are those that the source has seen,
@@ -100,15 +100,18 @@ class Committer:
         now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
         self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
-        kept = {it.place: self._kept(it, active, now.get(it.place), keep=not ask) for it in entries}
-        again = [it for it in entries if kept[it.place] is None]
+        kept = {
+            entry.place: self._kept(entry, active, now.get(entry.place), keep=not ask)
+            for entry in entries
+        }
+        again = [entry for entry in entries if kept[entry.place] is None]
         found = self._searched(again)
         for entry in again:
             at = now.get(entry.place)
             row = self._row(entry, active, at, found.get(entry.place))
             self._planned[entry.place] = _Planned(*self._state(entry, active, at), row)
             kept[entry.place] = row
-        return [one for it in entries if (one := kept[it.place]) is not None]
+        return [made for entry in entries if (made := kept[entry.place]) is not None]
 
     def _kept(
         self, entry: Entry, active: set[str], now: Committed | None, *, keep: bool
@@ -214,7 +217,7 @@ class Committer:
 
     def _asked(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
         """The positions here, as Kafka answers now. Raises ClusterAway."""
-        names = {it.group: self.client.group_here(it.group) for it in entries}
+        names = {entry.group: self.client.group_here(entry.group) for entry in entries}
         groups = {here: group for group, here in names.items() if here is not None}
         found: dict[Place, Committed] = {}
         for here, offsets in self.client.committed(groups).items():
@@ -304,7 +307,7 @@ class Committer:
         if here is None or self.client.topic_here(entry.topic) is None:
             return replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
         if entry.key_shared and row.new is not None:
-            ranges = [] if located is None else [it for it, _ in located.settled]
+            ranges = [] if located is None else [span for span, _ in located.settled]
             text = self._settled_metadata(entry, row.new, ranges, now)
             return replace(row, metadata=text)
         return row
@@ -344,19 +347,19 @@ class Committer:
 
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
-        flags = {it.place: it.flags for it in entries}
+        flags = {entry.place: entry.flags for entry in entries}
         rows = self._looked_at(entries, self.plan(entries, ask=False))
-        chosen = [it for it in rows if self._is_due(it)]
+        chosen = [row for row in rows if self._is_due(row)]
         if chosen:
             self.board.write_applied(
-                {place_of(it): _applied(it, flags[place_of(it)]) for it in chosen}
+                {place_of(row): _applied(row, flags[place_of(row)]) for row in chosen}
             )
-        refused = {place_of(it): it for it in self._commit(chosen) if it.refusals}
+        refused = {place_of(row): row for row in self._commit(chosen) if row.refusals}
         if self.options.force:  # an operator has decided
-            moved = {it.group for it in chosen} & self.board.state.both
+            moved = {row.group for row in chosen} & self.board.state.both
             self.board.write_both(sorted(moved), both=False)
-        rows = [refused.get(place_of(it), it) for it in rows]
-        self._report(rows, [it for it in chosen if place_of(it) not in refused])
+        rows = [refused.get(place_of(row), row) for row in rows]
+        self._report(rows, [row for row in chosen if place_of(row) not in refused])
         return rows
 
     def _looked_at(self, entries: Sequence[Entry], rows: list[Row]) -> list[Row]:
@@ -412,14 +415,14 @@ class Committer:
 
     def _report(self, rows: Sequence[Row], committed: Sequence[Row]) -> None:
         """Rows that changed become records that `status` shows; they are logged once."""
-        changed = [it for it in rows if self.rows.get(place_of(it)) != it]
-        self.rows |= {place_of(it): it for it in changed}
+        changed = [row for row in rows if self.rows.get(place_of(row)) != row]
+        self.rows |= {place_of(row): row for row in changed}
         self.board.write_rows(changed)  # without those that stand there since before a restart
         if committed:
             shown = [
-                f"{it.group} {it.topic}-{it.partition} {it.old} -> {it.new}"
-                for it in committed
-                if it.old != it.new
+                f"{row.group} {row.topic}-{row.partition} {row.old} -> {row.new}"
+                for row in committed
+                if row.old != row.new
             ]
             log.info(
                 "offsets_committed", partitions=len(committed), first=shown[:LOGGED_PLACES_MAX]
@@ -446,5 +449,5 @@ def _native(entry: Entry, streams: Iterable[Stream]) -> set[str]:
     """The clusters that records here come from; the source of the entry is one of them. Where no
     record has an origin, all count as the source's.
     """
-    found = {it.cluster for it in streams}
+    found = {stream.cluster for stream in streams}
     return found | {entry.source} if len(found) > 1 else {entry.source}

@@ -142,7 +142,7 @@ class Distributor:
             margin_ms=settings.margin_ms,
             margin_ms_max=settings.margin_max_ms,
         )
-        told = tuple(it for it in entry.unsafe if it is not Unsafe.BEFORE_START)
+        told = tuple(reason for reason in entry.unsafe if reason is not Unsafe.BEFORE_START)
         return (entry.margin_ms, told) == (margin_ms, doubts)
 
     def _holds(self, entry: Entry, index: PartitionIndex, end: int) -> bool:
@@ -177,8 +177,8 @@ class Distributor:
         """Writes the entries of commits that are new; how many. Raises ClusterAway, NotReadable."""
         if not self.source.caught_up:
             return 0  # a later commit may follow; an older one is no news
-        copies = [it for it in self.waiting.items() if self._is_copy(*it)]
-        for place, _ in copies:
+        copies = [place for place, commit in self.waiting.items() if self._is_copy(place, commit)]
+        for place in copies:
             del self.waiting[place]
         fresh: list[Entry] = []
         for entry in self._entries():
@@ -188,8 +188,8 @@ class Distributor:
                 self._done(entry)
         if fresh:
             # A topic may have been deleted and created again since its index was read.
-            self.partitions.look({it.place[1:] for it in fresh})
-            fresh = [it for it in fresh if self.partitions.index(it.place[1:]) is not None]
+            self.partitions.look({entry.place[1:] for entry in fresh})
+            fresh = [entry for entry in fresh if self.partitions.index(entry.place[1:]) is not None]
         self.board.write_told(fresh)
         for entry in fresh:
             self._done(entry)
@@ -207,9 +207,9 @@ class Distributor:
         """Of the commits whose partition is read to its end. Raises ClusterAway."""
         searches = {}
         read = (
-            it
-            for it in self.waiting.items()
-            if it[0][1] in self.facts and self.partitions.index(it[0][1:]) is not None
+            (place, commit)
+            for place, commit in self.waiting.items()
+            if place[1] in self.facts and self.partitions.index(place[1:]) is not None
         )
         for place, commit in islice(read, PLACES_AT_ONCE):
             index = self.partitions.index(place[1:])
@@ -289,9 +289,9 @@ class Forwarder:
         newer ones by then.
         """
         self.due |= {
-            (it.place, it.source): it.with_flags(flags)
-            for it in news
-            if (flags := self.link.flags_of_copy(Flags(it.flags))) is not None
+            (record.place, record.source): record.with_flags(flags)
+            for record in news
+            if (flags := self.link.flags_of_copy(Flags(record.flags))) is not None
         }
         if not self.due:
             return 0

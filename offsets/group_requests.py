@@ -198,7 +198,7 @@ async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Pl
         response = await client.send(node, _request(group, left))
         for topic, partitions in response.topics:
             codes |= {(topic, partition): code for partition, code in partitions}
-        left = {it: one for it, one in left.items() if for_code(codes[it]) in _MOVED}
+        left = {place: commit for place, commit in left.items() if for_code(codes[place]) in _MOVED}
         if not left:
             break
     return codes

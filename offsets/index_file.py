@@ -95,8 +95,10 @@ class IndexFile:
         """None: the partition is not followed any more."""
         if self._database is None or not indexes:
             return
-        gone = [it for it, index in indexes.items() if index is None]
-        kept = [(*it, packed(index)) for it, index in indexes.items() if index is not None]
+        gone = [partition for partition, index in indexes.items() if index is None]
+        kept = [
+            (*partition, packed(index)) for partition, index in indexes.items() if index is not None
+        ]
         try:
             with self._database as database:
                 database.executemany("DELETE FROM indexes WHERE topic = ? AND partition = ?", gone)

@@ -61,9 +61,9 @@ class Metrics:
         if delays_ms:
             self.delay.set(max(delays_ms) / 1_000)
         unsafe = set(UNSAFE.values())
-        self.unsafe.set(len({it.group for it in rows if unsafe & set(it.refusals)}))
+        self.unsafe.set(len({row.group for row in rows if unsafe & set(row.refusals)}))
         self.refused.clear()
-        for reason, count in Counts(why for it in rows for why in it.refusals).items():
+        for reason, count in Counts(why for row in rows for why in row.refusals).items():
             self.refused.labels(reason.value).set(count)
         self.replay.clear()
         replay: Counts[str] = Counts()

@@ -142,7 +142,7 @@ class Partitions:
         """From their logs' starts, or on from where the file's indexes end. `facts`: of all their
         topics. Raises ClusterAway.
         """
-        new = [it for it in partitions if it not in self._followed]
+        new = [partition for partition in partitions if partition not in self._followed]
         if not new:
             return
         assigned = []
@@ -175,11 +175,11 @@ class Partitions:
         found = {} if self._file is None else self._file.load(partitions)
         ends = self._client.ends(found) if found else {}
         return {
-            it: index
-            for it, index in found.items()
+            partition: index
+            for partition, index in found.items()
             if index.own.cluster == self._client.name
-            if index.own.life == facts[it[0]].topic_id != ""
-            if index.end <= ends.get(it, -1)
+            if index.own.life == facts[partition[0]].topic_id != ""
+            if index.end <= ends.get(partition, -1)
         }
 
     def save(self, *, everything: bool = False) -> None:
@@ -187,12 +187,18 @@ class Partitions:
         if self._file is None:
             return
         now = time.monotonic()
-        due = [it for it, since in self._unsaved.items() if everything or now - since > SAVED_S]
+        due = [
+            partition
+            for partition, since in self._unsaved.items()
+            if everything or now - since > SAVED_S
+        ]
         due = due if everything else due[:SAVED_AT_ONCE]
+        indexes: dict[Partition, PartitionIndex | None] = {}
         for partition in due:
             del self._unsaved[partition]
-        followed = {it: self._followed.get(it) for it in due}
-        self._file.save({it: None if one is None else one.index for it, one in followed.items()})
+            followed = self._followed.get(partition)
+            indexes[partition] = None if followed is None else followed.index
+        self._file.save(indexes)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
         """They are gone, or begin anew with another life of their topic."""
@@ -237,7 +243,9 @@ class Partitions:
         """Until every partition's present end is read. Raises ClusterAway."""
         until = time.monotonic() + for_s
         ends = self._client.ends(list(self._followed))
-        while any(self._followed[it].index.end < end for it, end in ends.items()) or self.behind:
+        while self.behind or any(
+            self._followed[partition].index.end < end for partition, end in ends.items()
+        ):
             if time.monotonic() > until:
                 return False
             self._take(_consumed(self._consumer, 0.05, self._client.name))
@@ -264,7 +272,7 @@ class Partitions:
         for place, columns in fresh.items():
             self._followed[place].take(columns, ends[place], kept_max=kept_max)
             self._unsaved.setdefault(place, time.monotonic())
-        return sum(len(it.offsets) for it in fresh.values())
+        return sum(len(columns.offsets) for columns in fresh.values())
 
     def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
         offset, (_, timestamp) = message.offset(), message.timestamp()
@@ -288,7 +296,7 @@ class Partitions:
         are gone, of a topic that was created again, or with less records than were read; `follow`
         begins anew with them. Raises ClusterAway.
         """
-        asked = [it for it in partitions if it in self._followed]
+        asked = [partition for partition in partitions if partition in self._followed]
         if not asked:
             return
         starts, ends = self._client.starts(asked), self._client.ends(asked)
@@ -332,7 +340,8 @@ class Partitions:
             except StopIteration as stop:
                 answers[asked] = stop.value
         while waiting:
-            rows = self._rows({it: (searches[it][0], wish) for it, wish in waiting.items()})
+            wishes = {asked: (searches[asked][0], wish) for asked, wish in waiting.items()}
+            rows = self._rows(wishes)
             for asked, found in rows.items():
                 try:
                     waiting[asked] = searches[asked][1].send(found)
@@ -365,11 +374,14 @@ class Partitions:
             return {}
         if self._again is None:
             self._again = self._client.consumer()
-        names = {it: self._client.topic_here(it[0]) or "" for it in ranges}
+        names = {partition: self._client.topic_here(partition[0]) or "" for partition in ranges}
         self._again.assign(
-            [TopicPartition(names[it], it[1], first) for it, (first, _) in ranges.items()]
+            [
+                TopicPartition(names[partition], partition[1], first)
+                for partition, (first, _) in ranges.items()
+            ]
         )
-        columns = {it: _Columns() for it in ranges}
+        columns = {partition: _Columns() for partition in ranges}
         left = set(ranges)
         progress = time.monotonic()
         try:
@@ -392,7 +404,7 @@ class Partitions:
         if left:
             topic, partition = min(left)
             raise ClusterAway(f"{self._client.name}: {topic}-{partition} could not be read again")
-        return {it: one.rows() for it, one in columns.items()}
+        return {partition: read.rows() for partition, read in columns.items()}
 
     def close(self) -> None:
         if self._file is not None:

@@ -194,7 +194,11 @@ class Service:
         left = self.partitions.outdated
         due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
         due = due or bool(left)
-        changed = {it.place for it in self.board.state.changed.values() if isinstance(it, Entry)}
+        changed = {
+            record.place
+            for record in self.board.state.changed.values()
+            if isinstance(record, Entry)
+        }
         if not (due or changed or self.distributor.waiting):
             return
         told = self.board.state.places if due else changed
@@ -206,12 +210,17 @@ class Service:
             self._asked_for &= topics
             self._links_seen = self.config.messages.status_topic in self.client.topics()
         if due or asked:
-            known = {it: one for it, one in self._facts.items() if it in self._asked_for - asked}
+            kept = self._asked_for - asked
+            known = {topic: facts for topic, facts in self._facts.items() if topic in kept}
             self._facts = known | self.client.facts(asked)
             self._asked_for |= asked
             self.distributor.facts = self.committer.facts = self._facts
         facts = self._facts
-        there = [it for it in sorted(wanted) if it[0] in facts and it[1] < facts[it[0]].partitions]
+        there = [
+            (topic, number)
+            for topic, number in sorted(wanted)
+            if topic in facts and number < facts[topic].partitions
+        ]
         self._follow(there)
         if due:
             if self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS):
@@ -261,16 +270,17 @@ class Service:
         """
         now = time.monotonic() * 1_000
         since = now - self.settings.refresh_ms
-        old = takewhile(lambda it: it[1][1] <= since, self._looked.items())  # the oldest first
-        self._due |= dict.fromkeys([*sorted(changed), *(place for place, _ in old)])
+        oldest_first = iter(self._looked)
+        old = takewhile(lambda place: self._looked[place][1] <= since, oldest_first)
+        self._due |= dict.fromkeys([*sorted(changed), *old])
         now_due = list(islice(self._due, PLACES_AT_ONCE))
         due = self.committer.entries_of(now_due)
         if not due:
             return self._settle(now_due)
-        fresh = [it for it in due if self._looked.get(it.place, (None, 0))[0] is not it]
-        before = [self.committer.rows.get(it.place) for it in due]
+        fresh = [entry for entry in due if self._looked.get(entry.place, (None, 0))[0] is not entry]
+        before = [self.committer.rows.get(entry.place) for entry in due]
         rows = self.committer.apply(due) if self.settings.apply else self.committer.preview(due)
-        delays = [wall_ms() - it.committed_ms for it in fresh]
+        delays = [wall_ms() - entry.committed_ms for entry in fresh]
         if delays or rows != before:  # it counts all rows of all groups
             self.metrics.decided(self.committer.rows.values(), delays)
         self._settle(now_due)
@@ -303,7 +313,10 @@ def _forwarders(
     return [
         Forwarder(
             link,
-            [BoardTopic(ClusterClient(config.cluster(it)), remember=False) for it in link.targets],
+            [
+                BoardTopic(ClusterClient(config.cluster(target)), remember=False)
+                for target in link.targets
+            ],
             identified,
         )
         for link in config.checked_tree().of(ClusterName(cluster.name))

@@ -47,7 +47,7 @@ class Switches:
                 return
         known = self._board.state.switches
         told = [*self._ordered(), *self._through()]
-        news = [it for it in told if known.get((it.place, it.source)) != it]
+        news = [order for order in told if known.get((order.place, order.source)) != order]
         self._board.write_told(news)
 
     def _ordered(self) -> list[Told]:
@@ -91,12 +91,12 @@ class Switches:
         return found
 
     def _passed_on(self, order: Told, link: Distributor) -> bool:
-        lower = [it for it in self._tree.of(self._name) if it.level < link.level]
+        lower = [below for below in self._tree.of(self._name) if below.level < link.level]
         positions: dict[tuple[str, Partition], int] = {}
-        for it in lower:
-            if f"{_LINK}/{_link_name(it)}" not in self._status:
+        for below in lower:
+            if f"{_LINK}/{_link_name(below)}" not in self._status:
                 return False  # it has never run: nothing tells what it has passed on
-            positions |= self._positions(_link_name(it))
+            positions |= self._positions(_link_name(below))
         if order not in self._ends:
             self._ends[order] = self._client.ends({place for _, place in positions})
         ends = self._ends[order]

@@ -107,15 +107,17 @@ class Board:
     def newest(self, place: Place, *, besides: str) -> Entry | None:
         """The latest commit of a group anywhere but on `besides`."""
         sources = self._sources.get(place, set()) - {besides}
-        found = [it for source in sources if not (it := self.entries[place, source]).deleted]
-        return max(found, key=lambda it: (it.committed_ms, it.source), default=None)
+        found = [entry for source in sources if not (entry := self.entries[place, source]).deleted]
+        return max(found, key=lambda entry: (entry.committed_ms, entry.source), default=None)
 
     def expired(self, before_ms: int) -> list[bytes]:
         """The keys of all that is told of commits that were deleted before then, and of groups that
         work on both clusters and have no commits any more.
         """
         gone = {
-            key for key, it in self.entries.items() if it.deleted and it.committed_ms < before_ms
+            key
+            for key, entry in self.entries.items()
+            if entry.deleted and entry.committed_ms < before_ms
         }
         alive = {place for place, source in self.entries.keys() - gone}
         return [
@@ -127,7 +129,7 @@ class Board:
             ),
             *(key_of(APPLIED, place) for place in self.applied if place not in alive),
             *(
-                key_of(BOTH, (it, "", 0))
-                for it in sorted(self.both - {place[0] for place in alive})
+                key_of(BOTH, (group, "", 0))
+                for group in sorted(self.both - {place[0] for place in alive})
             ),
         ]

@@ -129,7 +129,7 @@ def read_key(key: bytes | None) -> tuple[str, Place, str]:
         source = parts[4] if len(parts) > 4 else ""
     except (ValueError, TypeError) as error:
         raise MalformedEntry(f"key {key!r:.80}") from error
-    if not all(isinstance(it, str) for it in (kind, group, topic, source)):
+    if not all(isinstance(part, str) for part in (kind, group, topic, source)):
         raise MalformedEntry(f"key {key!r:.80}")
     if not isinstance(partition, int):
         raise MalformedEntry(f"key {key!r:.80}")
@@ -174,13 +174,13 @@ def decode_entry(place: Place, source: str, value: bytes) -> Entry:
     try:
         progress = None
         if "vector" in body:
-            settled = {_stream(it[:4]): _ranges(it[4]) for it in body["settled"]}
+            settled = {_stream(row[:4]): _ranges(row[4]) for row in body["settled"]}
             progress = Progress(_read(body["vector"]), _read(body["new"]), settled)
         return Entry(
             *place,
             source,
             int(body["committed_ms"]),
-            unsafe=tuple(Unsafe(it) for it in body["unsafe"]),
+            unsafe=tuple(Unsafe(reason) for reason in body["unsafe"]),
             progress=progress,
             **{name: body[name] for name in _PLAIN},
         )

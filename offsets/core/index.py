@@ -209,9 +209,9 @@ class PartitionIndex:
     def not_covered(self, vector: Mapping[Stream, int]) -> Iterator[int]:
         """The segments with an origin that is not before its stream's in `vector`, in order."""
         sought = [(spans, vector.get(stream, 0)) for stream, spans in self.spans.items()]
-        first = min((bisect_left(it.upto, since) for it, since in sought), default=len(self))
+        first = min((bisect_left(spans.upto, since) for spans, since in sought), default=len(self))
         for number in range(first, len(self)):
-            if any(it.high[number] >= since for it, since in sought):
+            if any(spans.high[number] >= since for spans, since in sought):
                 yield number
 
     def late_ms(self, window_ms: int) -> int:

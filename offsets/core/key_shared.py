@@ -23,7 +23,7 @@ def records_told(entry: Entry, located: Located | None) -> int:
     """How many settled records fit the metadata of a Key-Shared group."""
     if not entry.key_shared or located is None:
         return 0
-    text = encoded(entry, located.offset, [it for it, _ in located.settled], origin=1)
+    text = encoded(entry, located.offset, [span for span, _ in located.settled], origin=1)
     kept = settled_metadata.decode(located.offset, text) or []
     return sum(
         records

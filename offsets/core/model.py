@@ -82,10 +82,10 @@ class Progress:
         for stream in streams:
             if stream in self.vector:
                 continue
-            known = [it for it in self.vector if it.may_be(stream)]
+            known = [candidate for candidate in self.vector if candidate.may_be(stream)]
             if known:
-                vector[stream] = min(self.vector[it] for it in known)
-                new[stream] = max(self.new.get(it, 0) for it in known)
+                vector[stream] = min(self.vector[candidate] for candidate in known)
+                new[stream] = max(self.new.get(candidate, 0) for candidate in known)
                 if len(known) == 1:
                     settled[stream] = self.settled.get(known[0], ())
         return Progress(vector, new, settled)
@@ -96,7 +96,7 @@ class Progress:
         ranges = self.settled.get(stream)
         if not ranges:
             return False
-        at = bisect_right(ranges, origin, key=lambda it: it[0]) - 1
+        at = bisect_right(ranges, origin, key=lambda span: span[0]) - 1
         return at >= 0 and origin <= ranges[at][1]
 
     def may_have(self, stream: Stream, origin: int) -> bool:

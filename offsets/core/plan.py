@@ -218,7 +218,7 @@ def decide(
         metadata=metadata,
         replay=replay,
         replay_ms=replay_ms,
-        refusals=tuple(it for it in dict.fromkeys(refusals) if it not in passed),
+        refusals=tuple(refusal for refusal in dict.fromkeys(refusals) if refusal not in passed),
         stood=target.committed,
     )
 
@@ -236,7 +236,7 @@ def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
         return [*found, Refusal.NOT_INDEXED]
     if mode is Mode.EXACT:
         return [*found, Refusal.UNFINISHED_SWITCH] if target.switching else found
-    found += [UNSAFE[it] for it in entry.unsafe]
+    found += [UNSAFE[reason] for reason in entry.unsafe]
     if target.origins > 1 and not entry.unsafe:
         found.append(Refusal.UNSAFE_ORIGINS)
     return found

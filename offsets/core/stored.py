@@ -61,7 +61,7 @@ def _unpacked(data: bytes) -> PartitionIndex:
     index = PartitionIndex(_stream(head["own"]), head["start"])
     for name in _PLAIN:
         setattr(index, name, head[name])
-    index.passed = {_stream(it[:4]): int(it[4]) for it in head["passed"]}
+    index.passed = {_stream(row[:4]): int(row[4]) for row in head["passed"]}
     size = 8 * int(head["segments"])
     for name in _COLUMNS:
         setattr(index, name, _numbers(data[at : at + size]))

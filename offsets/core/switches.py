@@ -72,24 +72,24 @@ def decode_told(place: Place, source: str, value: bytes) -> Told:
 def orders(told: Iterable[Told], tree: Tree) -> list[tuple[Told, Distributor]]:
     """Switches without a rewind, of links that the tree has."""
     return [
-        (it, link)
-        for it in told
-        if it.source == it.cluster and not it.rewind
-        if (link := _link(tree, it)) is not None
+        (switch, link)
+        for switch in told
+        if switch.source == switch.cluster and not switch.rewind
+        if (link := _link(tree, switch)) is not None
     ]
 
 
 def _link(tree: Tree, told: Told) -> Distributor | None:
     links = tree.of(ClusterName(told.cluster)) if told.cluster in tree.clusters else ()
-    return next((it for it in links if it.level == Level(told.level)), None)
+    return next((link for link in links if link.level == Level(told.level)), None)
 
 
 def unfinished_subtrees(told: Mapping[tuple[Place, str], Told], tree: Tree) -> set[str]:
     """The clusters whose word about progress is not taken now."""
     found: set[str] = set()
     for order, link in orders(told.values(), tree):
-        others = [it for it in link.allowed if it != order.target]
-        said = (told.get((order.place, it)) for it in others)
-        if not all(it is not None and it.generation >= order.generation for it in said):
+        others = [target for target in link.allowed if target != order.target]
+        said = (told.get((order.place, target)) for target in others)
+        if not all(answer is not None and answer.generation >= order.generation for answer in said):
             found |= set(link.allowed)
     return found
