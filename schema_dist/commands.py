@@ -106,7 +106,8 @@ async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
         source = await stack.enter_async_context(source_of(primary))
         # All pairs of patterns are compiled before anything is asked.
         targets = [
-            await stack.enter_async_context(target_of(config, it)) for it in targets_of(config)
+            await stack.enter_async_context(target_of(config, cluster))
+            for cluster in targets_of(config)
         ]
         may = allowed(config, await stack.enter_async_context(confirming_of(primary)))
         told(f"reading the registry of {primary.name}")
@@ -119,12 +120,12 @@ async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
             plan = await sync.plan(contents)
             told(f"trying explicit ids on {parts.name}")
             problem = await sync.probe(plan) if probe else None
-            rows = [_write_row(it) for wave in plan.waves for it in wave]
+            rows = [_write_row(write) for wave in plan.waves for write in wave]
             rows += [
-                {"write": "SoftDelete", **_place(it), "once": "its absence is confirmed"}
-                for it in plan.unconfirmed
+                {"write": "SoftDelete", **_place(version), "once": "its absence is confirmed"}
+                for version in plan.unconfirmed
             ]
-            refused = [refusal_row(it) for it in plan.refusals]
+            refused = [refusal_row(refusal) for refusal in plan.refusals]
             found.append(
                 {
                     "target": parts.name,
@@ -142,7 +143,7 @@ async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
     if bad:
         listed: Rows = list(bad.items())
         tables.append((f"{primary.name}: records that are skipped", ("WHY", "COUNT"), listed))
-    ok = not bad and all(it["probe_ok"] and not it["refusals"] for it in found)
+    ok = not bad and all(target["probe_ok"] and not target["refusals"] for target in found)
     return Answer(ok, {"source": primary.name, "skipped": bad, "targets": found}, tables)
 
 
@@ -156,8 +157,8 @@ def _write_row(write: Write) -> dict[str, Any]:
     return made | ({"id": write.wanted.id} if isinstance(write, Register) else {})
 
 
-def _place(it: SchemaVersion) -> dict[str, Any]:
-    return {"subject": it.subject, "version": it.version}
+def _place(version: SchemaVersion) -> dict[str, Any]:
+    return {"subject": version.subject, "version": version.version}
 
 
 def _check_tables(found: dict[str, Any]) -> list[Shown]:
@@ -167,13 +168,13 @@ def _check_tables(found: dict[str, Any]) -> list[Shown]:
     ]
     writes: Rows = [
         (
-            it["write"],
-            it["subject"],
-            it.get("version"),
-            it.get("id"),
-            it.get("to") or it.get("once"),
+            write["write"],
+            write["subject"],
+            write.get("version"),
+            write.get("id"),
+            write.get("to") or write.get("once"),
         )
-        for it in found["writes"]
+        for write in found["writes"]
     ]
     tables: list[Shown] = [(name, ("IN-SYNC", "WRITES", "REFUSED", "PROBE"), summary)]
     if writes:
@@ -185,7 +186,16 @@ def _check_tables(found: dict[str, Any]) -> list[Shown]:
 
 
 def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
-    return [(it["subject"], it["version"], it["id"], it["reason"], it["detail"]) for it in refusals]
+    return [
+        (
+            refusal["subject"],
+            refusal["version"],
+            refusal["id"],
+            refusal["reason"],
+            refusal["detail"],
+        )
+        for refusal in refusals
+    ]
 
 
 class Targets:
@@ -193,13 +203,15 @@ class Targets:
 
     def __init__(self, config: ClustersConfig, target: str | None = None) -> None:
         topic = config.schemas.state_topic
-        asked = [it for it in targets_of(config) if target in (None, it.name)]
+        asked = [cluster for cluster in targets_of(config) if target in (None, cluster.name)]
         if not asked and target is not None:
             raise ConfigError(f"{config.cluster(target).name} is the primary, and no target")
         self._asking = Asking(
             {
-                it.name: partial(_reported, it.name, StateTopic(it.client_settings(), topic))
-                for it in asked
+                cluster.name: partial(
+                    _reported, cluster.name, StateTopic(cluster.client_settings(), topic)
+                )
+                for cluster in asked
             }
         )
 
@@ -226,24 +238,25 @@ def _reported(name: str, state: StateTopic) -> dict[str, Any] | Away:
 def _status(found: list[dict[str, Any]], away: list[str]) -> Answer:
     summary: Rows = [
         (
-            it["target"],
-            it.get("in_sync"),
-            it.get("behind"),
-            sum(it.get("refused", {}).values()),
-            _when(it.get("last_write_ms")),
-            _when(it.get("at_ms")),
-            it.get("problem"),
+            report["target"],
+            report.get("in_sync"),
+            report.get("behind"),
+            sum(report.get("refused", {}).values()),
+            _when(report.get("last_write_ms")),
+            _when(report.get("at_ms")),
+            report.get("problem"),
         )
-        for it in found
+        for report in found
     ]
     columns = ("TARGET", "IN-SYNC", "BEHIND", "REFUSED", "LAST-WRITE", "REPORTED", "PROBLEM")
     tables: list[Shown] = [("", columns, summary)]
-    for it in found:
-        if it.get("refusals"):
-            rows = _refusal_rows(it["refusals"])
-            tables.append((f"{it['target']}: refused", _REFUSED, rows))
+    for report in found:
+        if report.get("refusals"):
+            rows = _refusal_rows(report["refusals"])
+            tables.append((f"{report['target']}: refused", _REFUSED, rows))
     ok = all(
-        it.get("behind") == 0 and not it.get("refused") and not it.get("problem") for it in found
+        report.get("behind") == 0 and not report.get("refused") and not report.get("problem")
+        for report in found
     )
     return Answer(ok, {"targets": found}, tables, tuple(away))
 
@@ -263,13 +276,21 @@ async def diff(config: ClustersConfig, first: str, second: str, *, told: Told) -
         wanted = desired(await reader.read(), names, followed(config, one))
         told(f"reading the registry of {second}")
         found = differences(wanted, await there.read())
-    rows: Rows = [(it.subject, it.version, it.id, it.what) for it in found]
+    rows: Rows = [
+        (difference.subject, difference.version, difference.id, difference.what)
+        for difference in found
+    ]
     fields = {
         "first": first,
         "second": second,
         "differences": [
-            {"subject": it.subject, "version": it.version, "id": it.id, "what": it.what}
-            for it in found
+            {
+                "subject": difference.subject,
+                "version": difference.version,
+                "id": difference.id,
+                "what": difference.what,
+            }
+            for difference in found
         ],
     }
     title = f"{first} and {second}: {len(rows)} differences"

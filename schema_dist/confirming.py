@@ -72,7 +72,7 @@ class Confirming:
             self._absences.answered(place, said, _now_ms())
         if failures:
             _LOG.warning("absent_versions_unanswered", count=len(failures), error=failures[0])
-        live = [it for it, said in zip(places, answers, strict=True) if said is Presence.LIVE]
+        live = [place for place, said in zip(places, answers, strict=True) if said is Presence.LIVE]
         if live:
             _LOG.warning("listed_versions_incomplete", count=len(live), one=live[0])
 

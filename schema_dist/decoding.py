@@ -143,10 +143,11 @@ def _compiled(schema: Decodable) -> descriptor_pb2.FileDescriptorSet:
     """The files, the schema's own last. Some registries keep the text of a schema, some the
     descriptor in base64 that confluent-kafka registers.
     """
-    texts = [*(it.text for it in schema.references), schema.text]
+    texts = [*(reference.text for reference in schema.references), schema.text]
     described = [_descriptor(text) for text in texts]
-    if all(it is not None for it in described):
-        return descriptor_pb2.FileDescriptorSet(file=[it for it in described if it is not None])
+    files = [file for file in described if file is not None]
+    if len(files) == len(described):
+        return descriptor_pb2.FileDescriptorSet(file=files)
     from grpc_tools import protoc
 
     builtin = Path(protoc.__file__).parent / "_proto"

@@ -112,7 +112,7 @@ class LogReader:
             messages = consume(self._consumer)
             if not messages:
                 raise AwayError(f"{self._topic} at {self._address}: {NO_RECORD}; its end is {end}")
-            return end, [it for it in map(self._taken, messages) if it is not None]
+            return end, [record for record in map(self._taken, messages) if record is not None]
         except KafkaException as error:
             raise AwayError(f"{self._topic} at {self._address}: {error.args[0].str()}") from error
 

@@ -86,9 +86,9 @@ class LogTarget:
 
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
         """Writes in the order of the batch, and reads back. Raises AwayError."""
-        await asyncio.to_thread(self._write, [record_of(it) for it in batch])
+        await asyncio.to_thread(self._write, [record_of(write) for write in batch])
         await self._reader.read()
-        return await together(self._read_back(it) for it in batch)
+        return await together(self._read_back(write) for write in batch)
 
     def _write(self, records: Sequence[Record]) -> None:
         try:
@@ -148,7 +148,7 @@ class LogTarget:
         """Removes the remains of a probe, also of one that was killed."""
         left = self.contents.of(PROBE_SUBJECT)
         if left:
-            await self.apply([HardDelete(it) for it in left])
+            await self.apply([HardDelete(place) for place in left])
 
     def close(self) -> None:
         self._reader.close()
@@ -183,7 +183,11 @@ def _difference(
     return difference(wanted, found)
 
 
-def _refusal(it: SchemaVersion, detail: str) -> Refusal:
+def _refusal(version: SchemaVersion, detail: str) -> Refusal:
     return Refusal(
-        reason=Reason.READ_BACK, subject=it.subject, version=it.version, id=it.id, detail=detail
+        reason=Reason.READ_BACK,
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        detail=detail,
     )

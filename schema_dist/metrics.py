@@ -64,10 +64,10 @@ class Metrics:
         self._in_sync.labels(target).set(done.in_sync)
         for kind, count in done.writes.items():
             self._writes.labels(target, kind).inc(count)
-        by_reason = Counts(it.reason for it in done.refusals)
+        by_reason = Counts(refusal.reason for refusal in done.refusals)
         for reason in Reason:
             self._refused.labels(target, reason.value).set(by_reason[reason])
-        self._collisions.labels(target).set(sum(by_reason[it] for it in COLLISIONS))
+        self._collisions.labels(target).set(sum(by_reason[reason] for reason in COLLISIONS))
 
     def failed(self, target: str) -> None:
         self._failures.labels(target).inc()

@@ -64,7 +64,7 @@ def primary_of(config: ClustersConfig) -> Cluster:
 def targets_of(config: ClustersConfig) -> list[Cluster]:
     """All clusters but the primary."""
     primary = primary_of(config)
-    return [it for it in config.clusters if it.name != primary.name]
+    return [cluster for cluster in config.clusters if cluster.name != primary.name]
 
 
 def names_between(config: ClustersConfig, source: Cluster, target: Cluster) -> SubjectTranslation:

@@ -94,7 +94,7 @@ class RestClient:
 
     async def subjects(self, *, deleted: bool) -> list[str]:
         found = await self.ask("GET", "/subjects", query={"deleted": "true"} if deleted else None)
-        return [str(it) for it in self._list(found)]
+        return [str(subject) for subject in self._list(found)]
 
     async def versions(self, subject: str, *, deleted: bool) -> list[Version]:
         """Empty for a subject that does not exist."""
@@ -104,7 +104,7 @@ class RestClient:
         except RefusedError as error:
             self._must_be_absent(error, _NO_VERSION)
             return []
-        return [Version(it) for it in self._list(found) if isinstance(it, int)]
+        return [Version(version) for version in self._list(found) if isinstance(version, int)]
 
     async def version(
         self, subject: str, version: Version, *, deleted: bool = False
@@ -151,7 +151,7 @@ class RestClient:
                     return None
                 raise
             before = len(made)
-            made |= {it.place: it for it in map(self._version, found)}
+            made |= {version.place: version for version in map(self._version, found)}
             # Shorter than asked for: the last. Nothing new: this registry knows no pages.
             if len(found) < PAGE_SCHEMAS or len(made) == before or len(found) > PAGE_SCHEMAS:
                 return list(made.values())
@@ -168,7 +168,7 @@ class RestClient:
             return None
         if len(found) >= PAGE_SCHEMAS:
             return None  # others begin alike
-        return [it for it in map(self._version, found) if it.subject == subject]
+        return [version for version in map(self._version, found) if version.subject == subject]
 
     def _list(self, found: object) -> list[Any]:
         if found is None:

@@ -31,16 +31,16 @@ class RestReader:
         everything = await self._client.schemas(deleted=True)
         if everything is None:
             everything = await self._one_by_one()
-            live = {it.place for it in everything if not it.deleted}
+            live = {version.place for version in everything if not version.deleted}
         else:
             shown = await self._client.schemas(deleted=False)
             if shown is None:
                 raise AwayError("the registry has a list of all schemas, and none of the live ones")
-            live = {it.place for it in shown}
+            live = {version.place for version in shown}
         contents = Contents(recorded=False)
         # The order of a log is unknown here; ids grow with time.
-        for it in sorted(everything, key=lambda it: (it.id, it.place)):
-            contents.put(replace(it, deleted=it.place not in live), it.id)
+        for version in sorted(everything, key=lambda version: (version.id, version.place)):
+            contents.put(replace(version, deleted=version.place not in live), version.id)
         wanted = list(contents.subjects) if settings_of is None else list(settings_of)
         await self._settings(contents, [GLOBAL, *dict.fromkeys(wanted)])
         if settings_of is None:
@@ -52,25 +52,27 @@ class RestReader:
     async def _one_by_one(self) -> list[SchemaVersion]:
         client = self._client
         subjects = await client.subjects(deleted=True)
-        every = await together(client.versions(it, deleted=True) for it in subjects)
-        live = await together(client.versions(it, deleted=False) for it in subjects)
+        every = await together(client.versions(subject, deleted=True) for subject in subjects)
+        live = await together(client.versions(subject, deleted=False) for subject in subjects)
         places = [
             (subject, version)
             for subject, versions in zip(subjects, every, strict=True)
             for version in versions
         ]
         there = set(places)
-        self._known = {place: it for place, it in self._known.items() if place in there}
+        self._known = {place: version for place, version in self._known.items() if place in there}
         new = [place for place in places if place not in self._known]
-        for it in await together(client.version(*place, deleted=True) for place in new):
-            if it is not None:
-                self._known[it.place] = it
+        for version in await together(client.version(*place, deleted=True) for place in new):
+            if version is not None:
+                self._known[version.place] = version
         shown = {
             (subject, version)
             for subject, versions in zip(subjects, live, strict=True)
             for version in versions
         }
-        return [replace(it, deleted=it.place not in shown) for it in self._known.values()]
+        return [
+            replace(version, deleted=version.place not in shown) for version in self._known.values()
+        ]
 
     async def _settings(self, contents: Contents, subjects: list[str]) -> None:
         levels = await together(map(self._client.compatibility, subjects))
@@ -84,4 +86,8 @@ class RestReader:
 
 def _own(settings: dict[str, str]) -> dict[str, str]:
     everywhere = settings.get(GLOBAL)
-    return {it: value for it, value in settings.items() if it == GLOBAL or value != everywhere}
+    return {
+        subject: value
+        for subject, value in settings.items()
+        if subject == GLOBAL or value != everywhere
+    }

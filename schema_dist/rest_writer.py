@@ -78,7 +78,7 @@ class RestTarget:
             self._chain(subject, writes, switch=subject in switched)
             for subject, writes in chains.items()
         )
-        refusals = {write: it for found in done for write, it in found.items()}
+        refusals = {write: refusal for found in done for write, refusal in found.items()}
         return [refusals[write] for write in batch]
 
     async def _switch(self, subject: str) -> str | None:
@@ -160,9 +160,9 @@ class RestTarget:
         """Their state in the registry now: several by one request, where it has such a list."""
         live = await self._client.live_of(subject) if len(registered) > 1 else None
         if live is None:
-            return [(it, await self._client.version(*it.place)) for it in registered]
-        by_place = {it.place: it for it in live}
-        return [(it, by_place.get(it.place)) for it in registered]
+            return [(version, await self._client.version(*version.place)) for version in registered]
+        by_place = {version.place: version for version in live}
+        return [(version, by_place.get(version.place)) for version in registered]
 
     def _note(self, write: Register | SoftDelete | HardDelete) -> None:
         wanted = write.wanted
@@ -193,7 +193,7 @@ class RestTarget:
         """Takes away the remains of a failed registration; returns the outcome as text. Another
         client's version, registered meanwhile, has another id, or another number and schema.
         """
-        before = {it.version for it in self.contents.of(wanted.subject)}
+        before = {version.version for version in self.contents.of(wanted.subject)}
         now = await self._client.versions(wanted.subject, deleted=True)
         made: list[Version] = []
         for version in now:
@@ -283,8 +283,14 @@ def _subject_of(write: Write) -> str:
     return write.wanted.subject
 
 
-def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)
+def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
+    return Refusal(
+        reason=reason,
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        detail=detail,
+    )
 
 
 def _setting_refusal(write: SetCompatibility | SetMode, reason: Reason, detail: str) -> Refusal:

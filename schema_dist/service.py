@@ -103,8 +103,8 @@ async def run(config: ClustersConfig) -> None:
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(source_of(primary))
             targets = [
-                await stack.enter_async_context(target_of(config, it, lease))
-                for it in targets_of(config)
+                await stack.enter_async_context(target_of(config, cluster, lease))
+                for cluster in targets_of(config)
             ]
             confirming = await stack.enter_async_context(confirming_of(primary))
             may = replace(allowed(config, confirming), still_ours=lease.still_ours)
@@ -115,7 +115,7 @@ async def run(config: ClustersConfig) -> None:
                     lease.keep(),
                     follow(source, news, metrics, config.schemas.poll_interval_ms),
                     confirming.run(news.again),
-                    *(_identified(config, identities, it, news, metrics) for it in followers),
+                    *(_identified(config, identities, each, news, metrics) for each in followers),
                 ]
             )
     finally:
@@ -138,12 +138,12 @@ def require_other_logs(config: ClustersConfig, identities: Identities) -> None:
     """Two registries may have one Kafka, but not one log. Raises ConfigError."""
     primary = primary_of(config)
     here = (identities.of(primary.name), log_topic(primary))
-    for it in targets_of(config):
-        by_log = it.registry is None or it.registry.writes == "log"
-        if by_log and (identities.of(it.name), log_topic(it)) == here:
+    for cluster in targets_of(config):
+        by_log = cluster.registry is None or cluster.registry.writes == "log"
+        if by_log and (identities.of(cluster.name), log_topic(cluster)) == here:
             raise ConfigError(
-                f"{primary.name} and {it.name} are one Kafka cluster (cluster id {here[0]}) with"
-                f" one registry's log, {here[1]}: the primary would follow itself"
+                f"{primary.name} and {cluster.name} are one Kafka cluster (cluster id {here[0]})"
+                f" with one registry's log, {here[1]}: the primary would follow itself"
                 " (another log's topic is named by registry.topic)"
             )
 
@@ -244,8 +244,8 @@ class Follower:
                 in_sync=done.in_sync,
                 writes=dict(done.writes),
             )
-        for it in done.refusals[:LOGGED_MAX]:
-            _LOG.warning("version_refused", target=self.name, what=str(it))
+        for refusal in done.refusals[:LOGGED_MAX]:
+            _LOG.warning("version_refused", target=self.name, what=str(refusal))
         if len(done.refusals) > LOGGED_MAX:
             _LOG.warning("more_versions_refused", target=self.name, count=len(done.refusals))
         self._status = status_of(done, last_write_ms=self._last_write_ms)

@@ -10,13 +10,13 @@ from schema_dist.limits import SHOWN_MAX
 from schema_dist.target_sync import Round
 
 
-def refusal_row(it: Refusal) -> dict[str, Any]:
+def refusal_row(refusal: Refusal) -> dict[str, Any]:
     return {
-        "subject": it.subject,
-        "version": it.version,
-        "id": it.id,
-        "reason": it.reason.value,
-        "detail": it.detail,
+        "subject": refusal.subject,
+        "version": refusal.version,
+        "id": refusal.id,
+        "reason": refusal.reason.value,
+        "detail": refusal.detail,
     }
 
 
@@ -27,7 +27,7 @@ def status_of(done: Round, *, last_write_ms: int | None) -> dict[str, Any]:
     return {
         "in_sync": done.in_sync,
         "behind": done.behind,
-        "refused": dict(sorted(Counter(it.reason.value for it in done.refusals).items())),
-        "refusals": [refusal_row(it) for it in done.refusals[:SHOWN_MAX]],
+        "refused": dict(sorted(Counter(refusal.reason.value for refusal in done.refusals).items())),
+        "refusals": [refusal_row(refusal) for refusal in done.refusals[:SHOWN_MAX]],
         "last_write_ms": last_write_ms,
     }

@@ -130,7 +130,9 @@ class TargetSync:
         """The registry's fault with explicit ids; None if it has none, or if there is nothing to
         register for the trial.
         """
-        sample = next((it.wanted for it in _writes(plan) if isinstance(it, Register)), None)
+        sample = next(
+            (write.wanted for write in _writes(plan) if isinstance(write, Register)), None
+        )
         if sample is None:
             return None
         await self._note([SettingEntry("mode", PROBE_SUBJECT, ours=True)])
@@ -158,7 +160,7 @@ class TargetSync:
         for _ in range(PLANS_MAX):
             plan = await self._plan(source)
             await self._note(plan.adopted)
-            registers = any(isinstance(it, Register) for it in _writes(plan))
+            registers = any(isinstance(write, Register) for write in _writes(plan))
             if self._probed is None and registers:
                 self._probed = await self.probe(plan) or ""
             made = await self._perform(plan, refused, written)
@@ -210,7 +212,7 @@ class TargetSync:
             recorded=source.recorded,
             confirmed=None
             if confirmed is None
-            else {there: confirmed[it] for there, it in self._there(confirmed)},
+            else {there: confirmed[place] for there, place in self._there(confirmed)},
             at_once_max=self._allowed.removals_at_once_max,
             hard=self._allowed.hard_deletes,
         )
@@ -218,7 +220,9 @@ class TargetSync:
         # A first distribution plans everything at once. Meanwhile the source may be read on.
         is_long = len(standing.open) > SLICE_PLACES
         plan = await asyncio.to_thread(make) if is_long else make()
-        back = ((self._names.back(it.subject), it.version) for it in plan.unconfirmed)
+        back = (
+            (self._names.back(version.subject), version.version) for version in plan.unconfirmed
+        )
         asked = [(subject, version) for subject, version in back if isinstance(subject, str)]
         self._allowed.confirming.ask_for(self, asked)
         return plan
@@ -248,7 +252,7 @@ class TargetSync:
         """Makes the plan's writes, wave by wave; how many succeeded."""
         made, left = 0, plan.writes
         for wave in plan.waves:
-            ready = [it for it in wave if self._may(it, refused)]
+            ready = [write for write in wave if self._may(write, refused)]
             for batch in slices(ready, WRITES_AT_ONCE):
                 self._progress(left)
                 for write, refusal in zip(batch, await self._write(batch), strict=True):
@@ -270,7 +274,7 @@ class TargetSync:
             if self._probed:
                 refused[wanted.place] = _refusal(wanted, Reason.ID_IGNORED, self._probed)
                 return False
-            lacking = next((it for it in write.needs if it in refused), None)
+            lacking = next((needed for needed in write.needs if needed in refused), None)
             if lacking is not None:
                 detail = f"it refers to {lacking[0]} version {lacking[1]}, which is refused"
                 refused[wanted.place] = _refusal(wanted, Reason.REFERENCE, detail)
@@ -292,7 +296,7 @@ class TargetSync:
         ledger.apply(new)
         await self._allowed.still_ours()
         refusals = await self._target.apply(batch)
-        done = [it for it, refusal in zip(batch, refusals, strict=True) if refusal is None]
+        done = [write for write, refusal in zip(batch, refusals, strict=True) if refusal is None]
         await self._note(entry for write in done for entry in entries_after(write))
         return refusals
 
@@ -310,5 +314,11 @@ def _writes(plan: Plan) -> Iterable[Write]:
     return (write for wave in plan.waves for write in wave)
 
 
-def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)
+def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
+    return Refusal(
+        reason=reason,
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        detail=detail,
+    )

@@ -13,7 +13,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Their results, in order. The first error ends the others and is raised by itself."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(it) for it in work]
+            tasks = [group.create_task(coroutine) for coroutine in work]
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
     return [task.result() for task in tasks]

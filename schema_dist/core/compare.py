@@ -129,14 +129,14 @@ def _canonical_protobuf(text: str) -> str:
     whole = [statement for statement in statements if statement not in ([], [";"])]
     if not whole:
         raise SchemaTextError("no statement")
-    loose = [it for it in whole if it[0] in ("import", "option")]
-    fixed = [it for it in whole if it[0] not in ("import", "option")]
+    loose = [statement for statement in whole if statement[0] in ("import", "option")]
+    fixed = [statement for statement in whole if statement[0] not in ("import", "option")]
     return f"[{_listed(sorted(loose))}, {_listed(fixed)}]"
 
 
 def _listed(statements: list[list[str]]) -> str:
     """As json.dumps writes it, some words at a time: each call keeps all other threads waiting."""
-    return f"[{', '.join(f'[{_words(it)}]' for it in statements)}]"
+    return f"[{', '.join(f'[{_words(statement)}]' for statement in statements)}]"
 
 
 def _words(statement: list[str]) -> str:

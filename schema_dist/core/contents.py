@@ -73,14 +73,14 @@ class Contents:
                 assert_never(event)
 
     def _soft_delete(self, subject: str, up_to: Version, at: int) -> None:
-        for it in self.of(subject):
-            if it.version <= up_to and not it.deleted:
-                self.put(replace(it, deleted=True), at)
+        for version in self.of(subject):
+            if version.version <= up_to and not version.deleted:
+                self.put(replace(version, deleted=True), at)
 
     def _clear(self, subject: str) -> None:
-        for it in self.of(subject):
-            if it.deleted:
-                self.remove(it.place)
+        for version in self.of(subject):
+            if version.deleted:
+                self.remove(version.place)
 
     def put(self, written: SchemaVersion, at: int) -> None:
         place = written.place
@@ -116,12 +116,12 @@ class Contents:
         """Takes over another reading of this registry, and notes the differences as changes. A
         version that the other reading lacks leaves no tombstone.
         """
-        for place in [it for it in self.order if it not in other.order]:
+        for place in [place for place in self.order if place not in other.order]:
             self._take_out(place)
             self._note(place)
-        for it in other.versions():
-            if self.get(it.place) != it:
-                self.put(it, other.order[it.place])
+        for version in other.versions():
+            if self.get(version.place) != version:
+                self.put(version, other.order[version.place])
         for mine, theirs in ((self.compatibility, other.compatibility), (self.modes, other.modes)):
             for subject in {*mine, *theirs}:
                 if mine.get(subject) != theirs.get(subject):
@@ -159,7 +159,7 @@ class Contents:
 
     def of(self, subject: str) -> list[SchemaVersion]:
         """The versions of a subject, ascending."""
-        return [it for _, it in sorted(self.subjects.get(subject, {}).items())]
+        return [version for _, version in sorted(self.subjects.get(subject, {}).items())]
 
     def places(self) -> list[Place]:
         """All that `changed_since` could name, of the contents as they are now."""

@@ -90,8 +90,9 @@ class Desired:
     def _follow(self, places: Iterable[Place]) -> None:
         self._circular.clear()
         waiting = deque(places)
-        if any(self._outcome(it) is not None for it in waiting):  # a user may be gone
-            waiting.extend((subject, it) for subject, of in self._brought.items() for it in of)
+        if any(self._outcome(place) is not None for place in waiting):  # a user may be gone
+            brought = self._brought.items()
+            waiting.extend((subject, version) for subject, of in brought for version in of)
         subjects: dict[str, None] = {}
         while waiting:
             place = waiting.popleft()
@@ -102,9 +103,9 @@ class Desired:
             before, after = self._outcome(place), self._bring(place)
             if before != after:
                 waiting.extend(self.source.users.get(place))
-            it = self.source.get(place)
-            if it is not None and after is not None:
-                for reference in it.schema.references:
+            held = self.source.get(place)
+            if held is not None and after is not None:
+                for reference in held.schema.references:
                     if reference.place in self.source.order and (
                         self._outcome(reference.place) is None
                     ):
@@ -120,9 +121,9 @@ class Desired:
 
     def _bring(self, place: Place) -> Outcome:
         """Brings one place of the source up to date; what becomes of it."""
-        it, there = self.source.get(place), self._target(place)
+        version, there = self.source.get(place), self._target(place)
         if there is not None:
-            _keep(self.at_source, there, it is not None)
+            _keep(self.at_source, there, version is not None)
             _keep(self.tombstones, there, place in self.source.removed)
             self.changed.add(there)
             if self.versions.pop(there, None) is not None:
@@ -131,19 +132,19 @@ class Desired:
                     del self.subjects[there[0]]
         self._refused.pop(place, None)
         self._depths.pop(place, None)
-        taken = it is not None and self._is_taken(place)
+        taken = version is not None and self._is_taken(place)
         self._note_brought(place, taken=taken)
-        if it is None or not taken:
+        if version is None or not taken:
             return None
-        made = self._translated(it)
+        made = self._translated(version)
         if isinstance(made, Refusal):
             self._refused[place] = made
             return made.reason
         assert there is not None
         self.versions[there] = made
         self.subjects[there[0]] += 1
-        if it.schema.references:
-            depths = (self._depths.get(used.place, 0) for used in it.schema.references)
+        if version.schema.references:
+            depths = (self._depths.get(used.place, 0) for used in version.schema.references)
             self._depths[place] = 1 + max(depths)
         return self._depths.get(place, 0)
 
@@ -170,7 +171,7 @@ class Desired:
             place = stack.pop()
             if self._follows(place[0]):
                 return True
-            new = [it for it in self.source.users.get(place) if it not in found]
+            new = [user for user in self.source.users.get(place) if user not in found]
             found.update(new)
             stack += new
         return False
@@ -186,13 +187,13 @@ class Desired:
 
     # ---------------------------------------------------------------------------------- translating
 
-    def _translated(self, it: SchemaVersion) -> SchemaVersion | Refusal:
-        subject = self._target_of(it.subject)
+    def _translated(self, version: SchemaVersion) -> SchemaVersion | Refusal:
+        subject = self._target_of(version.subject)
         if isinstance(subject, Unfit):
-            return _refusal(it, Reason.SUBJECT, str(subject))
-        there = it if subject == it.subject else replace(it, subject=subject)
+            return _refusal(version, Reason.SUBJECT, str(subject))
+        there = version if subject == version.subject else replace(version, subject=subject)
         references: list[Reference] = []
-        for used in it.schema.references:
+        for used in version.schema.references:
             name = f"{used.subject} version {used.version}"
             target = self._target_of(used.subject)
             if self.source.get(used.place) is None:
@@ -206,8 +207,8 @@ class Desired:
                 detail = f"it refers to {name}, which is refused or part of a circle"
                 return _refusal(there, Reason.REFERENCE, detail)
             references.append(Reference(used.name, target, used.version))
-        if tuple(references) != it.schema.references:
-            there = replace(there, schema=replace(it.schema, references=tuple(references)))
+        if tuple(references) != version.schema.references:
+            there = replace(there, schema=replace(version.schema, references=tuple(references)))
         try:
             fingerprint(there.schema)
         except SchemaTextError as error:
@@ -220,14 +221,14 @@ class Desired:
             place = stack[-1]
             known.setdefault(place, None)
             found = self.source.get(place)
-            used = [] if found is None else [it.place for it in found.schema.references]
-            unknown = next((it for it in used if it not in known), None)
+            used = [] if found is None else [other.place for other in found.schema.references]
+            unknown = next((needed for needed in used if needed not in known), None)
             if unknown is not None:
                 stack.append(unknown)
                 continue
             stack.pop()
             if known[place] is None:
-                known[place] = any(known[it] is not False for it in used)
+                known[place] = any(known[needed] is not False for needed in used)
         return bool(known[first])
 
     def _settle(self, subject: str) -> None:
@@ -259,7 +260,8 @@ class Desired:
 
     def in_order(self, places: Iterable[Place]) -> list[SchemaVersion]:
         """The versions at these places, references before users, else in the source's order."""
-        return [self.versions[it] for it in sorted(places, key=self._rank) if it in self.versions]
+        ranked = sorted(places, key=self._rank)
+        return [self.versions[place] for place in ranked if place in self.versions]
 
     def _rank(self, place: Place) -> tuple[int, int, Place]:
         here = self._sources.get(place[0], ""), place[1]
@@ -287,5 +289,11 @@ def _keep(places: set[T], place: T, wanted: bool) -> None:
         places.discard(place)
 
 
-def _refusal(it: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)
+def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
+    return Refusal(
+        reason=reason,
+        subject=version.subject,
+        version=version.version,
+        id=version.id,
+        detail=detail,
+    )

@@ -23,20 +23,25 @@ class Difference:
 def differences(first: Desired, second: Contents) -> list[Difference]:
     """`first`: the first registry's contents under the second one's names."""
     found = [
-        Difference(*place, it.id, what)
-        for place, it in sorted(first.versions.items())
-        if (what := _of_version(it, second.get(place))) is not None
+        Difference(*place, version.id, what)
+        for place, version in sorted(first.versions.items())
+        if (what := _of_version(version, second.get(place))) is not None
     ]
     found += [
-        Difference(it.subject, it.version, it.id, f"{it.reason.value}: {it.detail}")
-        for it in first.refusals
+        Difference(
+            refusal.subject,
+            refusal.version,
+            refusal.id,
+            f"{refusal.reason.value}: {refusal.detail}",
+        )
+        for refusal in first.refusals
     ]
     subjects = sorted(first.subjects)
     found += [
-        Difference(*it.place, it.id, "only in the second")
+        Difference(*version.place, version.id, "only in the second")
         for subject in subjects
-        for it in second.of(subject)
-        if it.place not in first.at_source
+        for version in second.of(subject)
+        if version.place not in first.at_source
     ]
     for subject in subjects:
         mine, theirs = first.compatibility.get(subject), second.compatibility.get(subject)
@@ -48,9 +53,9 @@ def differences(first: Desired, second: Contents) -> list[Difference]:
     return found
 
 
-def _of_version(it: SchemaVersion, there: SchemaVersion | None) -> str | None:
+def _of_version(version: SchemaVersion, there: SchemaVersion | None) -> str | None:
     if there is None:
         return "only in the first"
-    if it.deleted != there.deleted:
-        return f"deleted in the {'first' if it.deleted else 'second'} only"
-    return difference(it, there)
+    if version.deleted != there.deleted:
+        return f"deleted in the {'first' if version.deleted else 'second'} only"
+    return difference(version, there)

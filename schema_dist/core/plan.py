@@ -147,9 +147,9 @@ class _Planning:
             elif self.removals.hard or not found.deleted:
                 lost.append(found)
         tombstones = self.wanted.tombstones
-        unproven = [(it, Presence.GONE) for it in lost if it.place not in tombstones]
+        unproven = [(version, Presence.GONE) for version in lost if version.place not in tombstones]
         if not self.removals.recorded:
-            unproven += [(it, Presence.DELETED) for it in self._soft_deleted()]
+            unproven += [(version, Presence.DELETED) for version in self._soft_deleted()]
         self._withhold(unproven)
         for found in lost:
             if found.place not in self.withheld:
@@ -160,8 +160,8 @@ class _Planning:
         return [
             found
             for place in self.places
-            if (it := self.wanted.versions.get(place)) is not None
-            and it.deleted
+            if (version := self.wanted.versions.get(place)) is not None
+            and version.deleted
             and (found := self.target.get(place)) is not None
             and not found.deleted
         ]
@@ -171,24 +171,24 @@ class _Planning:
         confirmed = self.removals.confirmed
         most = max(self.removals.at_once_max, int(len(self.ledger.versions) * REMOVALS_SHARE_MAX))
         too_many = len(unproven) > most or not self.wanted.at_source
-        for it, said in unproven:
+        for version, said in unproven:
             if too_many:
                 detail = f"{len(unproven)} versions would go at once, and no record says so"
-                self.refuse(it, Reason.REMOVALS, detail)
-            elif said is Presence.GONE and not self._ids_went_on(it):
+                self.refuse(version, Reason.REMOVALS, detail)
+            elif said is Presence.GONE and not self._ids_went_on(version):
                 detail = (
                     "no record says that it is gone, and the source gave its id to another schema"
                     " or never gave it: a backup may have been restored"
                 )
-                self.refuse(it, Reason.UNPROVEN, detail)
+                self.refuse(version, Reason.UNPROVEN, detail)
             elif confirmed is None:
                 detail = "no record says that it is gone, and there is no registry to ask"
-                self.refuse(it, Reason.UNPROVEN, detail)
-            elif confirmed.get(it.place) is not said:
-                self.unconfirmed.append(it)
+                self.refuse(version, Reason.UNPROVEN, detail)
+            elif confirmed.get(version.place) is not said:
+                self.unconfirmed.append(version)
             else:
                 continue
-            self.withheld.add(it.place)
+            self.withheld.add(version.place)
 
     def _ids_went_on(self, gone: SchemaVersion) -> bool:
         """Whether the source has ids behind this one, and no other schema under it. Ids only grow:
@@ -199,9 +199,10 @@ class _Planning:
         if held:
             own = _own_text(gone)
             found = (source.get(place) for place in held)
-            return any(it is not None and _own_text(it) == own for it in found)
+            return any(version is not None and _own_text(version) == own for version in found)
         if context not in self.highest:
-            ids = (it.id for it in source.versions() if context_of(it.subject) == context)
+            known = source.versions()
+            ids = (version.id for version in known if context_of(version.subject) == context)
             self.highest[context] = max(ids, default=SchemaId(0))
         return self.highest[context] > gone.id
 
@@ -210,10 +211,10 @@ class _Planning:
         is used they are few: many are another registry's.
         """
         return sum(
-            (it := self.wanted.versions.get(place)) is not None
+            (wanted := self.wanted.versions.get(place)) is not None
             and (found := self.target.get(place)) is not None
             and self._is_ours(found)
-            and (found.id, meaning_of(found)) != (it.id, meaning_of(it))
+            and (found.id, meaning_of(found)) != (wanted.id, meaning_of(wanted))
             for place in self.places
         )
 
@@ -237,88 +238,94 @@ class _Planning:
             count if count > max(self.removals.at_once_max // REPLACED_SHARE, share) else 0
         )
         refused: set[Place] = set()
-        for it in self.wanted.in_order(self.places):
-            place, meaning = it.place, fingerprint(it.schema)
+        for version in self.wanted.in_order(self.places):
+            place, meaning = version.place, fingerprint(version.schema)
             found = self.target.get(place)
-            if found is not None and found.id == it.id and meaning_of(found) == meaning:
-                self._keep(it, found, meaning)
+            if found is not None and found.id == version.id and meaning_of(found) == meaning:
+                self._keep(version, found, meaning)
                 continue
-            problem = self._problem(it, found, meaning, refused)
+            problem = self._problem(version, found, meaning, refused)
             if problem is not None:
-                self.refuse(it, *problem)
+                self.refuse(version, *problem)
                 refused.add(place)
-            elif self._waits_for_next_plan(it, found, meaning):
+            elif self._waits_for_next_plan(version, found, meaning):
                 self.later.add(place)
             else:
-                self.writes.append(Register(it))
-                if it.deleted:
-                    self.writes.append(SoftDelete(it))
+                self.writes.append(Register(version))
+                if version.deleted:
+                    self.writes.append(SoftDelete(version))
 
     def _waits_for_next_plan(
-        self, it: SchemaVersion, found: SchemaVersion | None, meaning: Fingerprint
+        self, version: SchemaVersion, found: SchemaVersion | None, meaning: Fingerprint
     ) -> bool:
         """Its place or its id must become free first, or that of a version it refers to."""
         if found is not None:  # ours, and the source has another one in its place now
             self.take_away(found)
             return True
-        _, owner = self._owner(it, meaning)
-        if owner.place in self.gone and owner.place != it.place:
+        _, owner = self._owner(version, meaning)
+        if owner.place in self.gone and owner.place != version.place:
             return True
-        return any(reference.place in self.later for reference in it.schema.references)
+        return any(reference.place in self.later for reference in version.schema.references)
 
-    def _keep(self, it: SchemaVersion, found: SchemaVersion, meaning: Fingerprint) -> None:
-        entry = VersionEntry(it.place, (it.id, meaning))
+    def _keep(self, version: SchemaVersion, found: SchemaVersion, meaning: Fingerprint) -> None:
+        entry = VersionEntry(version.place, (version.id, meaning))
         self.adopted += self.ledger.missing([entry])
-        if it.deleted == found.deleted:
+        if version.deleted == found.deleted:
             self.in_sync += 1
-        elif it.place not in self.withheld:
-            self.writes.append(SoftDelete(it) if it.deleted else Register(it))
+        elif version.place not in self.withheld:
+            self.writes.append(SoftDelete(version) if version.deleted else Register(version))
 
     def _problem(
         self,
-        it: SchemaVersion,
+        version: SchemaVersion,
         found: SchemaVersion | None,
         meaning: Fingerprint,
         refused: set[Place],
     ) -> tuple[Reason, str] | None:
         if found is not None and not self._is_ours(found):
-            also = " with another schema" if found.id == it.id else f" under id {found.id}"
+            also = " with another schema" if found.id == version.id else f" under id {found.id}"
             return Reason.VERSION_TAKEN, f"the target has this version{also}"
         if found is not None and not self.removals.hard:
             return Reason.HARD_DELETES_OFF, "the target has the version that it replaces"
         if found is not None and self.replaced_too_many:
             detail = f"{self.replaced_too_many} versions would be deleted for others in their place"
             return Reason.REMOVALS, detail
-        owned, owner = self._owner(it, meaning)
-        if owned != meaning and owner.place != it.place and owner.place not in self.gone:
+        owned, owner = self._owner(version, meaning)
+        if owned != meaning and owner.place != version.place and owner.place not in self.gone:
             at = f"{owner.subject} version {owner.version}"
-            return Reason.ID_TAKEN, f"id {it.id} is the id of another schema, {at}"
-        for reference in it.schema.references:
+            return Reason.ID_TAKEN, f"id {version.id} is the id of another schema, {at}"
+        for reference in version.schema.references:
             if reference.place in refused:
                 at = f"{reference.subject} version {reference.version}"
                 return Reason.REFERENCE, f"it refers to {at}, which is refused"
         return None
 
     def _owner(
-        self, it: SchemaVersion, meaning: Fingerprint
+        self, version: SchemaVersion, meaning: Fingerprint
     ) -> tuple[Fingerprint | None, SchemaVersion]:
         """The holder of a version's id: the target's, one that stays before one that goes; or the
         first that is planned.
         """
-        context = context_of(it.subject) if self.contexts else "."
-        if (context, it.id) not in self.owners:
-            held = self.target.ids.get(it.id)
+        context = context_of(version.subject) if self.contexts else "."
+        if (context, version.id) not in self.owners:
+            held = self.target.ids.get(version.id)
             if self.contexts:
                 held = [place for place in held if context_of(place[0]) == context]
             first = min(held, key=lambda place: (place in self.going, place), default=None)
             found = None if first is None else self.target.get(first)
-            owner = (meaning, it) if found is None else (meaning_of(found), found)
-            self.owners[context, it.id] = owner
-        return self.owners[context, it.id]
+            owner = (meaning, version) if found is None else (meaning_of(found), found)
+            self.owners[context, version.id] = owner
+        return self.owners[context, version.id]
 
-    def refuse(self, it: SchemaVersion, reason: Reason, detail: str) -> None:
+    def refuse(self, version: SchemaVersion, reason: Reason, detail: str) -> None:
         self.refusals.append(
-            Refusal(reason=reason, subject=it.subject, version=it.version, id=it.id, detail=detail)
+            Refusal(
+                reason=reason,
+                subject=version.subject,
+                version=version.version,
+                id=version.id,
+                detail=detail,
+            )
         )
 
     def report_foreign(self) -> None:
@@ -354,8 +361,8 @@ class _Planning:
         self, wanted: Mapping[str, str], there: Mapping[str, str], ours: Iterable[str]
     ) -> list[str]:
         """The subjects whose setting differs from the wanted one, or is ours and not wanted."""
-        found = {it for it, value in wanted.items() if there.get(it) != value}
-        found.update(it for it in ours if it not in wanted)
+        found = {subject for subject, value in wanted.items() if there.get(subject) != value}
+        found.update(subject for subject in ours if subject not in wanted)
         return sorted(found - self.wanted.left_alone)
 
 
@@ -368,17 +375,17 @@ def is_foreign(place: Place, wanted: Desired, ledger: Ledger) -> bool:
     )
 
 
-def meaning_of(it: SchemaVersion) -> Fingerprint | None:
+def meaning_of(version: SchemaVersion) -> Fingerprint | None:
     """None for a text that cannot be parsed: like nothing else, not even itself on the source."""
     try:
-        return fingerprint(it.schema)
+        return fingerprint(version.schema)
     except SchemaTextError:
         return None
 
 
-def _own_text(it: SchemaVersion) -> Fingerprint | None:
+def _own_text(version: SchemaVersion) -> Fingerprint | None:
     """Its meaning without references, whose subjects differ between the clusters."""
-    return meaning_of(replace(it, schema=replace(it.schema, references=())))
+    return meaning_of(replace(version, schema=replace(version.schema, references=())))
 
 
 # -------------------------------------------------------------------------------------------- waves
@@ -404,9 +411,9 @@ def _subject_and_version(write: Write) -> tuple[str, int]:
 
 def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
     """For each write, the writes it waits for. A place is either registered or removed."""
-    registers = {it.place: at for at, it in enumerate(writes) if isinstance(it, Register)}
-    softs = {it.place: at for at, it in enumerate(writes) if isinstance(it, SoftDelete)}
-    hards = {it.place: at for at, it in enumerate(writes) if isinstance(it, HardDelete)}
+    registers = {write.place: at for at, write in enumerate(writes) if isinstance(write, Register)}
+    softs = {write.place: at for at, write in enumerate(writes) if isinstance(write, SoftDelete)}
+    hards = {write.place: at for at, write in enumerate(writes) if isinstance(write, HardDelete)}
     users = _users(writes, target)
     waits: list[set[int]] = []
     of_subject: dict[str, list[int]] = {}  # Register
@@ -414,7 +421,7 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
         needed: list[int | None]
         match write:
             case Register(wanted):
-                needed = [registers.get(it) for it in write.needs]
+                needed = [registers.get(place) for place in write.needs]
                 of_subject.setdefault(wanted.subject, []).append(at)
             case SoftDelete(wanted):
                 of_users = users.get(wanted.place, set())
@@ -427,20 +434,20 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
                 needed = [*of_subject.get(subject, [])]
             case _:
                 assert_never(write)
-        waits.append({it for it in needed if it is not None})
+        waits.append({number for number in needed if number is not None})
     return waits
 
 
 def _users(writes: Iterable[Write], target: Contents) -> dict[Place, set[Place]]:
     """Of each version that goes, the versions that refer to it: on the target or soon."""
     users = {
-        it.place: set(target.users.get(it.place))
-        for it in writes
-        if isinstance(it, SoftDelete | HardDelete)
+        write.place: set(target.users.get(write.place))
+        for write in writes
+        if isinstance(write, SoftDelete | HardDelete)
     }
-    for it in writes:
-        if isinstance(it, Register):
-            for place in it.needs:
+    for write in writes:
+        if isinstance(write, Register):
+            for place in write.needs:
                 if place in users:
-                    users[place].add(it.place)
+                    users[place].add(write.place)
     return users

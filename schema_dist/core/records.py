@@ -133,7 +133,9 @@ def schema_version(
 ) -> SchemaVersion:
     """A version as `_schemas` and the REST interface write it. Raises ValueError."""
     references = value.get("references") or []
-    if not isinstance(references, list) or not all(isinstance(it, dict) for it in references):
+    if not isinstance(references, list) or not all(
+        isinstance(reference, dict) for reference in references
+    ):
         raise _FieldError("references is no list of objects")
     extra = {name: value[name] for name in _EXTRA if value.get(name)}
     return SchemaVersion(
@@ -144,8 +146,12 @@ def schema_version(
             type=_text_or(value, "schemaType", AVRO),
             text=_text(value, "schema"),
             references=tuple(
-                Reference(_text(it, "name"), _text(it, "subject"), Version(_number(it, "version")))
-                for it in references
+                Reference(
+                    _text(reference, "name"),
+                    _text(reference, "subject"),
+                    Version(_number(reference, "version")),
+                )
+                for reference in references
             ),
             extra=canonical_object(extra) if extra else "",
         ),
@@ -193,8 +199,8 @@ def fields_of(schema: Schema) -> dict[str, Any]:
         made["schemaType"] = schema.type
     if schema.references:
         made["references"] = [
-            {"name": it.name, "subject": it.subject, "version": it.version}
-            for it in schema.references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in schema.references
         ]
     if schema.extra:
         made |= json.loads(schema.extra)

@@ -61,8 +61,8 @@ class Listing:
         end = None if self.limit < 0 else self.offset + self.limit
         return list(found[self.offset : end])
 
-    def takes(self, it: SchemaVersion) -> bool:
-        return it.deleted if self.deleted_only else self.deleted or not it.deleted
+    def takes(self, version: SchemaVersion) -> bool:
+        return version.deleted if self.deleted_only else self.deleted or not version.deleted
 
 
 class Shown:
@@ -106,29 +106,29 @@ class Shown:
         return self._logical[subject]
 
     def _forget(self, place: Place) -> None:
-        subject, version = place
+        subject, number = place
         versions = self.subjects.get(subject, [])
-        at = bisect_left(versions, version, key=_number)
-        if at == len(versions) or versions[at].version != version:
+        at = bisect_left(versions, number, key=_number)
+        if at == len(versions) or versions[at].version != number:
             return
-        it = versions.pop(at)
+        version = versions.pop(at)
         self._meanings.pop(place, None)
-        _discard(self.ids, (context_of(subject), it.id), place)
-        for used in {reference.place for reference in it.schema.references}:
+        _discard(self.ids, (context_of(subject), version.id), place)
+        for used in {reference.place for reference in version.schema.references}:
             _discard(self._users, used, place)
         if not versions:
             del self.subjects[subject]
             self._sorted.pop(bisect_left(self._sorted, subject))
 
-    def _add(self, it: SchemaVersion) -> None:
-        versions = self.subjects.get(it.subject)
+    def _add(self, version: SchemaVersion) -> None:
+        versions = self.subjects.get(version.subject)
         if versions is None:
-            versions = self.subjects[it.subject] = []
-            insort(self._sorted, it.subject)
-        insort(versions, it, key=_number)
-        self.ids.setdefault((context_of(it.subject), it.id), {})[it.place] = it
-        for reference in it.schema.references:
-            self._users.setdefault(reference.place, set()).add(it.place)
+            versions = self.subjects[version.subject] = []
+            insort(self._sorted, version.subject)
+        insort(versions, version, key=_number)
+        self.ids.setdefault((context_of(version.subject), version.id), {})[version.place] = version
+        for reference in version.schema.references:
+            self._users.setdefault(reference.place, set()).add(version.place)
 
     # --------------------------------------------------------------------------------- by subject
 
@@ -148,14 +148,14 @@ class Shown:
 
     def list_versions(self, subject: str, listing: Listing) -> list[Version]:
         """Raises ViewError 40401."""
-        found = [it.version for it in self._of(subject) if listing.takes(it)]
+        found = [version.version for version in self._of(subject) if listing.takes(version)]
         if not found:
             raise ViewError(404, 40401, f"Subject '{subject}' not found.")
         return listing.page(found)
 
     def version(self, subject: str, text: str, *, deleted: bool) -> SchemaVersion:
         """By number, `latest` or -1. Raises ViewError 40401, 40402, 42202."""
-        found = [it for it in self._of(subject) if deleted or not it.deleted]
+        found = [version for version in self._of(subject) if deleted or not version.deleted]
         if text in ("latest", "-1"):
             if not found:
                 raise ViewError(404, 40401, f"Subject '{subject}' not found.")
@@ -167,9 +167,9 @@ class Shown:
                 f"The specified version '{text}' is not a valid version id. Allowed values are"
                 ' between [1, 2^31-1] and the string "latest"',
             )
-        for it in found:
-            if it.version == int(text):
-                return it
+        for version in found:
+            if version.version == int(text):
+                return version
         if not found:
             raise ViewError(404, 40401, f"Subject '{subject}' not found.")
         raise ViewError(404, 40402, f"Version {text} not found.")
@@ -177,8 +177,8 @@ class Shown:
     def referenced_by(self, subject: str, text: str) -> list[SchemaId]:
         """The ids of the live schemas that refer to a version."""
         place = self.version(subject, text, deleted=True).place
-        users = (self._at(it) for it in self._users.get(place, ()))
-        return sorted({it.id for it in users if not it.deleted})
+        users = (self._at(user) for user in self._users.get(place, ()))
+        return sorted({user.id for user in users if not user.deleted})
 
     def _at(self, place: Place) -> SchemaVersion:
         versions = self.subjects[place[0]]
@@ -192,9 +192,9 @@ class Shown:
             wanted = computed_fingerprint(schema)
         except SchemaTextError as error:
             raise ViewError(422, 42201, f"Invalid schema: {error}") from None
-        for it in reversed(tuple(self._of(subject))):
-            if (deleted or not it.deleted) and self._meaning(it) == wanted:
-                return it
+        for version in reversed(tuple(self._of(subject))):
+            if (deleted or not version.deleted) and self._meaning(version) == wanted:
+                return version
         raise ViewError(404, 40403, "Schema not found")
 
     @property
@@ -205,16 +205,18 @@ class Shown:
     def longest_of(self, subject: str) -> int:
         """Characters of the texts that a look-up in `subject` may have to parse."""
         versions = self.subjects.get(subject, ())
-        return sum(len(it.schema.text) for it in versions if it.place not in self._meanings)
+        return sum(
+            len(version.schema.text) for version in versions if version.place not in self._meanings
+        )
 
-    def _meaning(self, it: SchemaVersion) -> Fingerprint | None:
-        known = self._meanings.get(it.place)
-        if known is None or known[0] is not it:
+    def _meaning(self, version: SchemaVersion) -> Fingerprint | None:
+        known = self._meanings.get(version.place)
+        if known is None or known[0] is not version:
             try:
-                known = it, computed_fingerprint(it.schema)
+                known = version, computed_fingerprint(version.schema)
             except SchemaTextError:
-                known = it, None
-            self._meanings[it.place] = known
+                known = version, None
+            self._meanings[version.place] = known
         return known[1]
 
     def _of(self, subject: str) -> list[SchemaVersion]:
@@ -238,13 +240,13 @@ class Shown:
         limit = min(listing.limit, SCHEMAS_LISTED_MAX) if listing.limit >= 0 else SCHEMAS_LISTED_MAX
         first = listing.offset
         found = list(islice(self._taken(listing), first, first + limit))
-        if sum(len(it.schema.text) for it in found) > ANSWER_TEXT_CHARS_MAX:
+        if sum(len(version.schema.text) for version in found) > ANSWER_TEXT_CHARS_MAX:
             raise ViewError(413, 413, "the list is too large: ask for fewer schemas with `limit`")
         return found
 
     def _taken(self, listing: Listing) -> Iterator[SchemaVersion]:
         for subject in self._beginning(listing.prefix):
-            taken = [it for it in self.subjects[subject] if listing.takes(it)]
+            taken = [version for version in self.subjects[subject] if listing.takes(version)]
             yield from taken[-1:] if listing.latest_only else taken
 
     # ----------------------------------------------------------------------------------- settings
@@ -275,8 +277,8 @@ class Shown:
         return sorted({".", *(context_of(subject) for subject in self.subjects)})
 
 
-def _number(it: SchemaVersion) -> Version:
-    return it.version
+def _number(version: SchemaVersion) -> Version:
+    return version.version
 
 
 def _copy(of: Mapping[str, str], subject: str, to: dict[str, str], there: str) -> None:
@@ -314,29 +316,31 @@ def _setting(
 def under_logical_names(contents: Contents, names: SubjectTranslation) -> Shown:
     """All of them."""
     made = Shown(names)
-    made.update(contents, (it.place for it in contents.versions()))
+    made.update(contents, (version.place for version in contents.versions()))
     settings = {*contents.compatibility, *contents.modes}
     made.update(contents, ((subject, SETTINGS) for subject in settings))
     return made
 
 
-def _named(it: SchemaVersion, subject: str, name: Callable[[str], str | None]) -> SchemaVersion:
+def _named(
+    version: SchemaVersion, subject: str, name: Callable[[str], str | None]
+) -> SchemaVersion:
     references = tuple(
-        replace(ref, subject=name(ref.subject) or ref.subject) for ref in it.schema.references
+        replace(ref, subject=name(ref.subject) or ref.subject) for ref in version.schema.references
     )
-    return replace(it, subject=subject, schema=replace(it.schema, references=references))
+    return replace(version, subject=subject, schema=replace(version.schema, references=references))
 
 
-def version_body(it: SchemaVersion) -> dict[str, Json]:
+def version_body(version: SchemaVersion) -> dict[str, Json]:
     """A version as the REST interface shows it."""
-    named = {"subject": it.subject, "version": it.version, "id": it.id}
-    return named | fields_of(it.schema)
+    named = {"subject": version.subject, "version": version.version, "id": version.id}
+    return named | fields_of(version.schema)
 
 
 def places(versions: Iterable[SchemaVersion], *, deleted: bool) -> list[dict[str, Json]]:
     """Subjects and versions, as `/schemas/ids/{id}/versions` lists them."""
     return [
-        {"subject": it.subject, "version": it.version}
-        for it in versions
-        if deleted or not it.deleted
+        {"subject": version.subject, "version": version.version}
+        for version in versions
+        if deleted or not version.deleted
     ]

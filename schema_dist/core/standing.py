@@ -68,7 +68,8 @@ class Standing:
         distributed, or is no more, makes a difference to what strangers have in it.
         """
         subjects = {subject for subject, _ in places}
-        held = ((it, n) for it in subjects for n in self.target.subjects.get(it, ()))
+        there = self.target.subjects
+        held = ((subject, number) for subject in subjects for number in there.get(subject, ()))
         return {*places, *held}
 
     def _look(self, places: Iterable[Place]) -> None:
@@ -83,12 +84,14 @@ class Standing:
                 self.open.add(place)
 
     def _is_in_sync(self, place: Place) -> bool:
-        it, found = self.wanted.versions.get(place), self.target.get(place)
-        if it is None or found is None or (it.id, it.deleted) != (found.id, found.deleted):
+        wanted, found = self.wanted.versions.get(place), self.target.get(place)
+        if wanted is None or found is None:
+            return False
+        if (wanted.id, wanted.deleted) != (found.id, found.deleted):
             return False
         meaning = meaning_of(found)
         written = self.ledger.versions.get(place)
-        return meaning == meaning_of(it) and written == (it.id, meaning)
+        return meaning == meaning_of(wanted) and written == (wanted.id, meaning)
 
     def _concerns(self, place: Place) -> bool:
         """Whether something may have to be done or said about a place that is not in sync."""

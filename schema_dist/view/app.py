@@ -212,7 +212,7 @@ async def _looked_up(asked: Asked) -> Json | Passed:
 
 
 async def _schemas(asked: Asked) -> Json:
-    return [version_body(it) for it in asked.shown.list_schemas(asked.listing)]
+    return [version_body(version) for version in asked.shown.list_schemas(asked.listing)]
 
 
 async def _id(asked: Asked) -> Json | Passed:
@@ -247,7 +247,7 @@ async def _id_schema(asked: Asked) -> Json | Passed:
 
 async def _id_subjects(asked: Asked) -> Json:
     found = places(_of_id(asked), deleted=asked.flag("deleted"))
-    return asked.listing.page(list(dict.fromkeys(it["subject"] for it in found)))
+    return asked.listing.page(list(dict.fromkeys(version["subject"] for version in found)))
 
 
 async def _id_versions(asked: Asked) -> Json:

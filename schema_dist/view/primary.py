@@ -86,15 +86,15 @@ class Primary:
         except (HttpError, ValueError, RecursionError) as error:
             raise _away(error) from error
         subjects = (
-            [it.get("subject") for it in found if isinstance(it, dict)]
+            [entry.get("subject") for entry in found if isinstance(entry, dict)]
             if isinstance(found, list)
             else []
         )
         return any(
-            isinstance(it, str)
-            and not is_internal(split_subject(it).name)
-            and isinstance(self._names.there(it), str)
-            for it in subjects
+            isinstance(subject, str)
+            and not is_internal(split_subject(subject).name)
+            and isinstance(self._names.there(subject), str)
+            for subject in subjects
         )
 
     async def authorise(self, headers: Mapping[str, str]) -> Passed | None:
@@ -120,22 +120,25 @@ class Primary:
     # ---------------------------------------------------------------------------------------- names
 
     def _query(self, query: Mapping[str, str]) -> dict[str, str]:
-        return {name: self.subject(it) if name == "subject" else it for name, it in query.items()}
+        return {
+            name: self.subject(value) if name == "subject" else value
+            for name, value in query.items()
+        }
 
     def _with_references(self, body: Json) -> Json:
         if not isinstance(body, dict) or not isinstance(body.get("references"), list):
             return body
         references = [
-            {**it, "subject": self.subject(it["subject"])}
-            if isinstance(it, dict) and isinstance(it.get("subject"), str)
-            else it
-            for it in body["references"]
+            {**reference, "subject": self.subject(reference["subject"])}
+            if isinstance(reference, dict) and isinstance(reference.get("subject"), str)
+            else reference
+            for reference in body["references"]
         ]
         return {**body, "references": references}
 
     def _logical(self, answer: Json, there: str | None, logical: str | None) -> Json:
         if isinstance(answer, list):
-            return [self._logical(it, there, logical) for it in answer]
+            return [self._logical(entry, there, logical) for entry in answer]
         if not isinstance(answer, dict):
             return answer
         made = dict(answer)
@@ -143,7 +146,9 @@ class Primary:
             named = self._names.there(made["subject"])
             made["subject"] = made["subject"] if isinstance(named, Unfit) else named
         if isinstance(made.get("references"), list):
-            made["references"] = [self._logical(it, None, None) for it in made["references"]]
+            made["references"] = [
+                self._logical(reference, None, None) for reference in made["references"]
+            ]
         if there and logical and isinstance(made.get("message"), str):
             made["message"] = made["message"].replace(there, logical)
         return made
