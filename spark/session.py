@@ -90,9 +90,9 @@ def kafka_session(
 def tasks_told(session: SparkSession) -> str:
     """How far the running stage is; empty between two."""
     tracker = session.sparkContext.statusTracker()
-    stages = [tracker.getStageInfo(it) for it in tracker.getActiveStageIds()]
-    done = sum(it.numCompletedTasks for it in stages if it is not None)
-    of = sum(it.numTasks for it in stages if it is not None)
+    stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    of = sum(stage.numTasks for stage in stages if stage is not None)
     return f"{done} of {of} tasks" if of else ""
 
 
@@ -129,7 +129,9 @@ def _alone() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if not any(_COLLECTOR_CHOSEN.search(os.environ.get(it, "")) for it in _JAVA_VARIABLES):
+    if not any(
+        _COLLECTOR_CHOSEN.search(os.environ.get(variable, "")) for variable in _JAVA_VARIABLES
+    ):
         settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {_COLLECTOR}"
     if IVY is not None:
         settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
@@ -153,14 +155,14 @@ def _fetched_jars(known: Path) -> list[str]:
     if not known.exists():
         return []
     connector, *jars = known.read_text().splitlines()
-    return jars if connector == CONNECTOR and all(Path(it).exists() for it in jars) else []
+    return jars if connector == CONNECTOR and all(Path(jar).exists() for jar in jars) else []
 
 
 def _remember_jars() -> None:
     """Only a session that has started has all of them."""
     if IVY is None or _fetched_jars(IVY / JARS):
         return
-    jars = sorted(str(it) for it in (IVY / "jars").glob("*.jar"))
+    jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     (IVY / JARS).write_text("\n".join([CONNECTOR, *jars]))
 
 

@@ -65,23 +65,25 @@ class Beginning:
                             renewed[plan.targets[name], partition] = goes_on
         # Of a gap, an older topic, or a forgotten one: set before the query runs.
         self.target.set_positions(self.link.group, renewed)
-        reached = {place: it for place, it in starts.items() if place in positions}
-        kept = {name: it for name, it in plan.topics.items() if name not in stopped}
+        reached = {place: start for place, start in starts.items() if place in positions}
+        kept = {name: topic for name, topic in plan.topics.items() if name not in stopped}
         return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached)
 
     def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Place, int]) -> bool:
         """Whether a topic of `surveyed` that stopped at its positions, and so is not in `plan`, can
         be copied now. `unreadable`: offsets that stop a topic.
         """
-        held = {name: it for name, it in surveyed.topics.items() if name not in plan.topics}
+        held = {name: topic for name, topic in surveyed.topics.items() if name not in plan.topics}
         asked = replace(surveyed, topics=held)
         verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
         still = {
             name
             for (name, partition), at in unreadable.items()
-            if isinstance(it := verdicts.get(name), Copied) and it.starts[partition] <= at
+            if isinstance(verdict := verdicts.get(name), Copied) and verdict.starts[partition] <= at
         }
-        return any(isinstance(it, Copied) for name, it in verdicts.items() if name not in still)
+        return any(
+            isinstance(verdict, Copied) for name, verdict in verdicts.items() if name not in still
+        )
 
     def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
         """Of the plan's topics: those committed on the target, and all that are known."""
@@ -90,12 +92,11 @@ class Beginning:
         found = self.target.positions(
             self.link.group, [(plan.targets[name], p) for name, p in places]
         )
-        committed = {(back[name], p): it for (name, p), it in found.items()}
+        committed = {(back[name], p): position for (name, p), position in found.items()}
         # Kafka forgets positions that nobody has committed for a week; the status topic does not.
         reported = self.report.positions(self.link.target, plan.target_ids)
-        return committed, {it: Position(*reported[it]) for it in places if it in reported} | (
-            committed
-        )
+        known = {place: Position(*reported[place]) for place in places if place in reported}
+        return committed, known | committed
 
     def _verdicts(
         self, plan: Plan, positions: Mapping[Place, Position]
@@ -112,7 +113,7 @@ class Beginning:
             for name, topic in plan.topics.items()
         }
         stopped: dict[str, Copied | Stopped] = {
-            it: Stopped(REASON) for it in self._copied_before(plan, positions, verdicts)
+            name: Stopped(REASON) for name in self._copied_before(plan, positions, verdicts)
         }
         return verdicts | stopped
 
@@ -129,8 +130,9 @@ class Beginning:
             return set()
         going = {
             name
-            for name, it in verdicts.items()
-            if isinstance(it, Copied) and not self.report.began(name, plan.target_ids.get(name, ""))
+            for name, verdict in verdicts.items()
+            if isinstance(verdict, Copied)
+            and not self.report.began(name, plan.target_ids.get(name, ""))
         }
         places = {
             (plan.targets[name], partition): Fresh(plan.logical[name], plan.topics[name].topic_id)

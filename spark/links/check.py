@@ -16,7 +16,7 @@ from keyway.clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, 
 from keyway.clusters.core.tree import require_different_clusters as require_different
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.terminal.progress import Step, no_step
-from spark.links.link import Link
+from spark.links.link import Link, link_name
 from spark.links.naming import following
 from spark.streaming.core.survey import Missing, Policy, Stopped, compare
 from spark.streaming.kafka import KafkaSide, answered
@@ -38,12 +38,13 @@ class Finding:
 def tree_text(tree: Tree) -> str:
     """The tree, its links, and every hop of a record of each cluster."""
     links = [
-        f"link {it.source}-level-{it.level}: to {' or '.join(it.targets)}"
-        for it in tree.distributors
+        f"link {link_name(distributor.source, distributor.level)}:"
+        f" to {' or '.join(distributor.targets)}"
+        for distributor in tree.distributors
     ]
     lines = [*_drawn(tree.root, "", ""), "", *links, ""]
     for origin in tree.clusters:
-        hops = [f"{it.source} to {it.target} (level {it.level})" for it in tree.hops(origin)]
+        hops = [f"{hop.source} to {hop.target} (level {hop.level})" for hop in tree.hops(origin)]
         lines.append(f"a record of {origin} is copied from {', from '.join(hops)}")
     return "\n".join(lines)
 
@@ -113,13 +114,13 @@ def _link_findings(
             _try_a_transaction(config, link, target)
         topics_here = source.topic_names()
         follows = following(config, source.cluster, target.cluster, topics_here)
-        names = {it.name: it.there for it in follows}
+        names = {follow.name: follow.there for follow in follows}
         topics = list(_topic_findings(config, where, source, target, names))
     except KafkaException as error:
         yield Finding(where, error.args[0].str(), fault=True)
         return
     yield from topics
-    if not any(it.fault for it in topics):
+    if not any(finding.fault for finding in topics):
         yield Finding(where, f"{len(names)} topics can be copied")
 
 
@@ -146,7 +147,7 @@ def _topic_findings(
     policy = Policy(
         create_topics=config.messages.create_topics, stop_on_gap=True, stop_on_recreated=True
     )
-    known = {name: it for name, it in names.items() if not isinstance(it, Unfit)}
+    known = {name: there for name, there in names.items() if not isinstance(there, Unfit)}
     here, there = source.topics(list(known)), target.topics(list(known.values()))
     for name, unfit in names.items():
         if isinstance(unfit, Unfit):
@@ -179,6 +180,9 @@ def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> I
 
 def findings_text(findings: list[Finding]) -> str:
     """A line each, faults marked."""
-    lines = [f"{'FAULT' if it.fault else 'ok   '}  {it.where}: {it.text}" for it in findings]
-    faults = sum(it.fault for it in findings)
+    lines = [
+        f"{'FAULT' if finding.fault else 'ok   '}  {finding.where}: {finding.text}"
+        for finding in findings
+    ]
+    faults = sum(finding.fault for finding in findings)
     return "\n".join([*lines, f"{faults} faults" if faults else "no fault"])

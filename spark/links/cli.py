@@ -71,9 +71,9 @@ def check(config: ConfigArgument, output: Output = "table") -> None:
             typer.echo(tree_text(settings.checked_tree()))
         with Progress() as progress:
             findings = check_clusters(settings, progress.step)
-        raw = [it.as_json() for it in findings]
+        raw = [finding.as_json() for finding in findings]
         show(lambda: View(raw, lambda: typer.echo(findings_text(findings))), output)
-        if any(it.fault for it in findings):
+        if any(finding.fault for finding in findings):
             raise typer.Exit(Exit.REFUSED)
 
 

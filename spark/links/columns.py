@@ -94,15 +94,15 @@ def _found(headers: Column, logical_topic: Column, seals: Seals) -> Column:
     def judge(copies: Column) -> Column:
         sealed_here = F.filter(
             F.slice(copies, 1, COPY_HEADERS_MAX),
-            lambda it: _fits(it["value"], logical_topic, seals),
+            lambda header: _fits(header["value"], logical_topic, seals),
         )
         return F.struct(
             F.size(copies).alias("copies"),
             F.try_element_at(sealed_here, F.lit(1))["value"].cast("string").alias("believed"),
-            F.filter(headers, lambda it: it["key"] != COPY_HEADER).alias("others"),
+            F.filter(headers, lambda header: header["key"] != COPY_HEADER).alias("others"),
         )
 
-    copies = F.filter(headers, lambda it: it["key"] == COPY_HEADER)
+    copies = F.filter(headers, lambda header: header["key"] == COPY_HEADER)
     has_copies = F.array_contains(headers["key"], COPY_HEADER)
     return F.when(has_copies, F.transform(F.array(copies), judge)[0])
 
@@ -162,8 +162,8 @@ def _fits(value: Column, logical_topic: Column, seals: Seals) -> Column:
     claimed = F.concat(_cut(text, FLAGS_AT, 8), _cut(text, ORIGIN_AT - 1))
     keys = range(len(seals.secrets))
     plain = [_checksum(F.lit(""), claimed, *place)] if seals.checksums_believed else []
-    first = [_checksum(F.get(F.col("keys")["text"], F.lit(it)), claimed, *place) for it in keys]
-    second = [_keyed(it, claimed, *place) for it in keys]
+    first = [_checksum(F.get(F.col("keys")["text"], F.lit(key)), claimed, *place) for key in keys]
+    second = [_keyed(key, claimed, *place) for key in keys]
     seal = _cut(text, SEAL_AT, SEAL_DIGITS)
     return (
         (F.length(value) <= COPY_HEADER_BYTES_MAX)
@@ -178,7 +178,9 @@ def _keyed(at: int, claimed: Column, logical_topic: Column, timestamp_ms: Column
     """HMAC-SHA-256 with the secret at `at` of the column `keys`, of the text that
     keyway/clusters/core/seals.py says. 16 hex digits.
     """
-    lengths = (F.coalesce(F.length(it), F.lit(-1)).cast("string") for it in ("key", "value"))
+    lengths = (
+        F.coalesce(F.length(column), F.lit(-1)).cast("string") for column in ("key", "value")
+    )
     words = (claimed, logical_topic, timestamp_ms.cast("string"), *lengths, F.lit(""))
     inner = F.concat(
         F.get(F.col("keys")["inner"], F.lit(at)),

@@ -153,7 +153,9 @@ class LinkRun:
         if not starts:
             self.stop.wait(SURVEY_EVERY_S)
             return
-        names = {it.name: Named(plan.logical[it.name], it.topic_id) for it in plan.topics.values()}
+        names = {
+            name: Named(plan.logical[name], topic.topic_id) for name, topic in plan.topics.items()
+        }
         self._lookup = lookup(self.session, names, self.config.seals())
         checkpoints = self.config.messages.state_directory / self._link.name
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
@@ -247,7 +249,9 @@ class LinkRun:
         records = (
             self.session.readStream.format("kafka")
             .options(**source_settings(self._source.cluster))
-            .option("assign", json.dumps({it: [int(p) for p in ps] for it, ps in offsets.items()}))
+            .option(
+                "assign", json.dumps({name: [int(p) for p in ps] for name, ps in offsets.items()})
+            )
             .option("startingOffsets", json.dumps(offsets))
             .option("maxOffsetsPerTrigger", rows_max)
             .option("includeHeaders", "true")
@@ -295,7 +299,9 @@ class LinkRun:
         if self._source_changed(plan, {name for name, _ in places}):
             self._replan.set()
             return
-        self._underway = {(plan.targets[name], it): (name, it) for name, it in places}
+        self._underway = {
+            (plan.targets[name], partition): (name, partition) for name, partition in places
+        }
         writing = self._writing(plan, ends, places=len(places))
         copied = rows.mapInArrow(copying(writing), RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
@@ -345,11 +351,15 @@ class LinkRun:
     ) -> None:
         """The next batches get other records if these took too long, or were too large."""
         cut = any(
-            it["refused"] is None and it["position"] < ends[it["topic"], it["partition"]]
-            for it in results
+            result["refused"] is None
+            and result["position"] < ends[result["topic"], result["partition"]]
+            for result in results
         )
-        records = sum(it["copied"] + it["skipped"] + it["left_out"] for it in results)
-        if self._size.measured(records, sum(it["bytes"] for it in results), seconds, cut=cut):
+        records = sum(
+            result["copied"] + result["skipped"] + result["left_out"] for result in results
+        )
+        size_bytes = sum(result["bytes"] for result in results)
+        if self._size.measured(records, size_bytes, seconds, cut=cut):
             log.info("batch_size_changes", link=self._link.name, records=self._size.records)
             self._replan.set()
 
@@ -360,7 +370,7 @@ class LinkRun:
             group=self._link.group,
             client=self._target.settings,
             targets=dict(plan.targets),
-            topic_ids={name: it.topic_id for name, it in plan.topics.items()},
+            topic_ids={name: topic.topic_id for name, topic in plan.topics.items()},
             expected=dict(self._reached),
             ends=ends,
             taken_up=frozenset(self._taken_up),
@@ -384,7 +394,7 @@ class LinkRun:
         if places := self._underway:  # its tasks tell nothing before they end
             with suppress(KafkaException):  # The batch finds out by itself.
                 found = self._target.positions(self._link.group, places)
-                self.report.reached({places[it]: position for it, position in found.items()})
+                self.report.reached({places[place]: position for place, position in found.items()})
         self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
 
     # ------------------------------------------------------------------------- the topics to copy
@@ -395,7 +405,7 @@ class LinkRun:
         """
         topics = {name: plan.topics[name] for name in sorted(read)}
         now = self._source.described(list(topics))
-        return now != {name: (it.topic_id, it.partitions) for name, it in topics.items()}
+        return now != {name: (topic.topic_id, topic.partitions) for name, topic in topics.items()}
 
     def _survey(self) -> Plan:
         at_work, self._at_work = self._at_work, set()
@@ -422,26 +432,30 @@ class LinkRun:
         """Copies the records before those that Spark cannot read. Then their topics stop, or go on
         behind them.
         """
-        held = {it: at for it, at in self._unreadable.items() if starts.get(it, at + 1) <= at}
+        held = {
+            place: at for place, at in self._unreadable.items() if starts.get(place, at + 1) <= at
+        }
         if not held:
             return starts, plan
-        before = {it: at for it, at in held.items() if starts[it] < at}
+        before = {place: at for place, at in held.items() if starts[place] < at}
         if before:
             records = between(self.session, self._source.cluster, starts, before)
             self._batch(plan, starts, before, self._sealed(records))
         if self.config.messages.on_refused == "skip":
-            behind = {it: at + 1 for it, at in held.items() if self._reached.get(it, at) == at}
+            behind = {
+                place: at + 1 for place, at in held.items() if self._reached.get(place, at) == at
+            }
             self._account(passed(self._writing(plan, behind), behind))
             for place, offset in behind.items():
                 self.report.left_out(place)
                 starts[place] = offset
-            held = {it: at for it, at in held.items() if it not in behind}
+            held = {place: at for place, at in held.items() if place not in behind}
         stopped = {name: told(partition, at) for (name, partition), at in held.items()}
         return (
-            {it: at for it, at in starts.items() if it[0] not in stopped},
+            {place: at for place, at in starts.items() if place[0] not in stopped},
             replace(
                 plan,
-                topics={name: it for name, it in plan.topics.items() if name not in stopped},
+                topics={name: topic for name, topic in plan.topics.items() if name not in stopped},
                 stopped={**plan.stopped, **stopped},
             ),
         )

@@ -32,8 +32,8 @@ def fence(
             for place, position in places.items()
         ]
         try:
-            for it in work:
-                it.result()
+            for running in work:
+                running.result()
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -69,7 +69,7 @@ class Lookup:
 
 def lookup(session: SparkSession, topics: Mapping[str, Named], seals: Seals) -> Lookup:
     """`topics`: by their names on the cluster."""
-    padded = [pads(it) for it in seals.secrets]
+    padded = [pads(secret) for secret in seals.secrets]
     row = {
         "inner": [inner for inner, _ in padded],
         "outer": [outer for _, outer in padded],
@@ -81,10 +81,12 @@ def lookup(session: SparkSession, topics: Mapping[str, Named], seals: Seals) -> 
 
 def _maps(topics: Mapping[str, Named]) -> list[list[tuple[str, str]]]:
     maps: list[list[tuple[str, str]]] = [[] for _ in range(_MAPS)]
-    for name, it in topics.items():
+    for name, topic in topics.items():
         unsigned = xxhash.xxh64_intdigest(name.encode(), seed=HASH_SEED)
         signed = unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned
-        maps[signed % _MAPS].append((name, (topic_id_of(it.topic_id) or NO_TOPIC_ID) + it.logical))
+        maps[signed % _MAPS].append(
+            (name, (topic_id_of(topic.topic_id) or NO_TOPIC_ID) + topic.logical)
+        )
     return maps
 
 

@@ -32,7 +32,7 @@ class LinkCollector(Collector):
         self._reports = reports
 
     def collect(self) -> Iterable[Metric]:
-        links = [(it.link, it.running, _followed(it)) for it in self._reports()]
+        links = [(report.link, report.running, _followed(report)) for report in self._reports()]
         running = GaugeMetricFamily(
             "keyway_distribution_link_running",
             "1: the link copies; 0: it waits for a cluster, or has ended",
@@ -56,7 +56,7 @@ class LinkCollector(Collector):
                 if topic.state == "stopped":
                     faults.add_metric([link, name, topic.reason], 1)
             running.add_metric([link], is_running)
-            stopped.add_metric([link], sum(it.state == "stopped" for it in topics.values()))
+            stopped.add_metric([link], sum(topic.state == "stopped" for topic in topics.values()))
         rows = [
             ([link, name], topic) for link, _, topics in links for name, topic in topics.items()
         ]
@@ -64,7 +64,7 @@ class LinkCollector(Collector):
 
 
 def _followed(report: LinkReport) -> dict[str, TopicStatus]:
-    return {name: it for name, it in report.topics().items() if it.state != LEFT}
+    return {name: topic for name, topic in report.topics().items() if topic.state != LEFT}
 
 
 Rows = Sequence[tuple[list[str], TopicStatus]]  # labels link and topic
@@ -89,10 +89,13 @@ def _lags(rows: Rows) -> Iterable[Metric]:
     now = wall_ms()
     for labels, topic in rows:
         partitions = topic.partitions.values()
-        waits = min((it.waits_since_ms for it in partitions if it.waits_since_ms), default=now)
+        waits = min(
+            (partition.waits_since_ms for partition in partitions if partition.waits_since_ms),
+            default=now,
+        )
         stands.add_metric(labels, max(0, now - waits) / 1_000)
-        lag.add_metric(labels, sum(it.lag_records for it in partitions))
-        age.add_metric(labels, max((it.lag_s for it in partitions), default=0.0))
+        lag.add_metric(labels, sum(partition.lag_records for partition in partitions))
+        age.add_metric(labels, max((partition.lag_s for partition in partitions), default=0.0))
     return lag, age, stands
 
 
@@ -105,4 +108,4 @@ def _counts(rows: Rows) -> Iterable[Metric]:
 
 
 def _sum(partitions: Iterable[PartitionStatus], field: str) -> int:
-    return sum(getattr(it, field) for it in partitions)
+    return sum(getattr(partition, field) for partition in partitions)

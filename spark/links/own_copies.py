@@ -40,14 +40,14 @@ def topics_copied_before(
     the last ones of such a partition. Raises KafkaException.
     """
     starts, ends = target.log_starts(places), target.log_ends(places)
-    filled = {it: max(starts[it], ends[it] - OWN_COPIES_SCANNED_MAX) for it in places}
-    filled = {it: at for it, at in filled.items() if at < ends[it]}
+    filled = {place: max(starts[place], ends[place] - OWN_COPIES_SCANNED_MAX) for place in places}
+    filled = {place: at for place, at in filled.items() if at < ends[place]}
     found: set[str] = set()
     listed = sorted(filled)
     with target.consumer(f"{group}-compare", enable_partition_eof=True) as consumer:
         for first in range(0, len(listed), PARTITIONS_SCANNED_AT_ONCE):
             chosen = listed[first : first + PARTITIONS_SCANNED_AT_ONCE]
-            consumer.assign([TopicPartition(*it, filled[it]) for it in chosen])
+            consumer.assign([TopicPartition(*place, filled[place]) for place in chosen])
             found |= _found(consumer, set(chosen), source, places, seals)
     return found
 

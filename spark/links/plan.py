@@ -26,11 +26,11 @@ class Plan:
     taking: Mapping[str, Taking] = field(default_factory=dict)  # by name on the source
 
     def places(self) -> list[Place]:
-        return [(name, p) for name, it in self.topics.items() for p in range(it.partitions)]
+        return [(name, p) for name, topic in self.topics.items() for p in range(topic.partitions)]
 
     def same_work(self, other: Plan) -> bool:
         mine, others = (
-            {name: (it.topic_id, it.partitions) for name, it in plan.topics.items()}
+            {name: (topic.topic_id, topic.partitions) for name, topic in plan.topics.items()}
             for plan in (self, other)
         )
         # A target's id that is learnt only now: the positions that are told need it.
@@ -41,6 +41,6 @@ class Plan:
 def by_topic(by_place: Mapping[Place, _T]) -> dict[str, dict[int, _T]]:
     """By topic and partition."""
     found: dict[str, dict[int, _T]] = {}
-    for (name, partition), it in by_place.items():
-        found.setdefault(name, {})[partition] = it
+    for (name, partition), value in by_place.items():
+        found.setdefault(name, {})[partition] = value
     return found

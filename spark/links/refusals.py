@@ -39,20 +39,24 @@ class Refusals:
 
     def reason(self, topic: str) -> str:
         """Empty if the topic has none."""
-        return next((it.reason for it in self._of(topic)), "")
+        return next((refusal.reason for refusal in self._of(topic)), "")
 
     def waits(self, topic: str, now_s: float) -> bool:
         """Whether the topic is not to be tried yet."""
-        return any(now_s < it.until_s for it in self._of(topic))
+        return any(now_s < refusal.until_s for refusal in self._of(topic))
 
     def try_again(self, topic: str) -> None:
         """Something has changed at the target."""
-        for it in self._of(topic):
-            it.until_s = 0.0
+        for refusal in self._of(topic):
+            refusal.until_s = 0.0
 
     def keep(self, topics: Set[str]) -> None:
         """The others do not follow any more."""
-        self._by_topic = {name: it for name, it in self._by_topic.items() if name in topics and it}
+        self._by_topic = {
+            topic: refusals
+            for topic, refusals in self._by_topic.items()
+            if topic in topics and refusals
+        }
 
     def _of(self, topic: str) -> Iterable[_Refusal]:
         return self._by_topic.get(topic, {}).values()

@@ -77,12 +77,12 @@ class LinkReport:
     def topics(self) -> dict[str, TopicStatus]:
         """A copy of the status of each topic; empty before `load`."""
         with self._lock:
-            return {name: it.copy() for name, it in (self._topics or {}).items()}
+            return {name: topic.copy() for name, topic in (self._topics or {}).items()}
 
     def followed(self) -> list[str]:
         """Topics that were copied, or stopped, when a query began last."""
         with self._lock:
-            return [name for name, it in (self._topics or {}).items() if it.state != LEFT]
+            return [name for name, topic in (self._topics or {}).items() if topic.state != LEFT]
 
     def knows(self, topic: str) -> bool:
         """Whether this link has copied of it."""
@@ -174,8 +174,8 @@ class LinkReport:
         known = (self._topics or {}).items()
         return [
             name
-            for name, it in known
-            if name not in followed and not (it.state == LEFT and it.left_ms)
+            for name, topic in known
+            if name not in followed and not (topic.state == LEFT and topic.left_ms)
         ]
 
     def forget_left(self, absent: Callable[[list[str]], Set[str]]) -> None:
@@ -185,7 +185,9 @@ class LinkReport:
         with self._lock:
             long_ago_ms = wall_ms() - LEFT_KEPT_MS
             known = (self._topics or {}).items()
-            left = [name for name, it in known if it.state == LEFT and it.left_ms < long_ago_ms]
+            left = [
+                name for name, topic in known if topic.state == LEFT and topic.left_ms < long_ago_ms
+            ]
         asked = left[:LEFT_ASKED_AT_ONCE]
         gone = absent(asked) if asked else set()
         with self._lock:
@@ -224,9 +226,9 @@ class LinkReport:
     def reached(self, positions: Mapping[Place, Position]) -> None:
         """By a batch that is not over: it may take long, and commits many times."""
         with self._lock:
-            for place, it in positions.items():
+            for place, position in positions.items():
                 self._changed.add(place[0])
-                _reached(self._row(*place), it.offset)
+                _reached(self._row(*place), position.offset)
 
     def left_out(self, place: Place) -> None:
         """A record that Spark cannot read."""
@@ -288,7 +290,7 @@ class LinkReport:
 
     def _tell(self, records: dict[str, Json]) -> None:
         """Publishes the records that differ from those published last."""
-        news = {key: it for key, it in records.items() if self._told.get(key) != it}
+        news = {key: record for key, record in records.items() if self._told.get(key) != record}
         self._status.publish(news)
         self._told |= news
 
@@ -298,7 +300,7 @@ class LinkReport:
         return {**self._state, **told}
 
     def _rows(self, topics: Iterable[str]) -> dict[str, Json]:
-        return {f"{TOPIC}/{self.link}/{it}": self._topic(it).as_json() for it in topics}
+        return {f"{TOPIC}/{self.link}/{topic}": self._topic(topic).as_json() for topic in topics}
 
     def _topic(self, name: str) -> TopicStatus:
         assert self._topics is not None, "loaded"

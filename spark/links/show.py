@@ -27,18 +27,26 @@ class Links:
     def __init__(
         self, config: ClustersConfig, link: str | None = None, topic: str | None = None
     ) -> None:
-        named = {link_name(it.source, it.level): it for it in config.checked_tree().distributors}
+        named = {
+            link_name(distributor.source, distributor.level): distributor
+            for distributor in config.checked_tree().distributors
+        }
         if link is not None and link not in named:
             raise ConfigError(f"no link {link}: there are {', '.join(named)}")
-        self._distributors = [it for name, it in named.items() if link in (None, name)]
+        self._distributors = [
+            distributor for name, distributor in named.items() if link in (None, name)
+        ]
         self._topic = topic
-        sources = dict.fromkeys(it.source for it in self._distributors)
+        sources = dict.fromkeys(distributor.source for distributor in self._distributors)
         self._asking = Asking({name: Source(config, name).records for name in sources})
 
     def look(self, *, within_s: float | None = None) -> list[Json]:
         """One object per link, with its topics and their partitions. `within_s`: as Asking's."""
         kept = self._asking.look(within_s=within_s)
-        return [link_row(it, kept[it.source], self._topic) for it in self._distributors]
+        return [
+            link_row(distributor, kept[distributor.source], self._topic)
+            for distributor in self._distributors
+        ]
 
 
 def links_of(config: ClustersConfig) -> list[Json]:
@@ -127,7 +135,7 @@ def links_table(links: list[Json]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    unkeyed = [it["link"] for it in links if it.get("seals") == str(CHECKSUM)]
+    unkeyed = [link["link"] for link in links if link.get("seals") == str(CHECKSUM)]
     if unkeyed:
         lines.append(f"the seals of {', '.join(unkeyed)}: {CHECKSUM}, which any client can make")
     return "\n".join(lines)
@@ -136,4 +144,7 @@ def links_table(links: list[Json]) -> str:
 def _cells(partition: str, row: dict[str, Any]) -> tuple[str, ...]:
     names = ("lag_records", "lag_s", "copied", "skipped", "repeats", "doubts", "left_out", "gap")
     shown = [row.get(name, "-") for name in names]
-    return (str(partition), *(f"{it:.1f}" if isinstance(it, float) else str(it) for it in shown))
+    return (
+        str(partition),
+        *(f"{value:.1f}" if isinstance(value, float) else str(value) for value in shown),
+    )

@@ -61,7 +61,7 @@ class TopicStatus:
             number: {name: getattr(row, name) for name in PartitionStatus.__slots__}
             for number, row in self.partitions.items()
         }
-        texts = {it: getattr(self, it) for it in ("state", "reason", "topic_id", "target_id")}
+        texts = {name: getattr(self, name) for name in ("state", "reason", "topic_id", "target_id")}
         return {**texts, "left_ms": self.left_ms, "partitions": rows}
 
     def copy(self) -> TopicStatus:
@@ -77,7 +77,9 @@ class TopicStatus:
             )
             for number, row in value.get("partitions", {}).items()
         }
-        texts = {it: str(value.get(it, "")) for it in ("state", "reason", "topic_id", "target_id")}
+        texts = {
+            name: str(value.get(name, "")) for name in ("state", "reason", "topic_id", "target_id")
+        }
         return cls(**texts, left_ms=int(value.get("left_ms", 0)), partitions=rows)
 
 

@@ -58,7 +58,9 @@ class Surveyor:
         self.there.listed()
         working = [targets[name] for name in at_work if name in targets]
         there = self.there.look([targets[name] for name in here], working)
-        ids = {name: it.topic_id for name in here if (it := there.get(targets[name]))}
+        ids = {
+            name: topic_there.topic_id for name in here if (topic_there := there.get(targets[name]))
+        }
         topics: dict[str, Topic] = {}
         created: list[str] = []
         for name, topic in here.items():
@@ -83,11 +85,13 @@ class Surveyor:
                 case None:
                     topics[name] = topic
         if self.pipeline is not None and topics:
-            partitions = max(it.partitions for it in topics.values())
+            partitions = max(topic.partitions for topic in topics.values())
             self._create_written(self.pipeline, partitions)
         found = self.target.identities([targets[name] for name in created])
         ids |= {name: found[targets[name]][0] for name in created if targets[name] in found}
-        taking = {name: self._taking(it, there.get(targets[name])) for name, it in here.items()}
+        taking = {
+            name: self._taking(topic, there.get(targets[name])) for name, topic in here.items()
+        }
         if messages.on_refused == "dead_letter":
             self.target.create(messages.dead_letter_topic, 1, DEAD_LETTER_CONFIGS)
         return Plan(topics, targets, logical, stopped, ids, taking)
@@ -103,8 +107,10 @@ class Surveyor:
         """Topics that the steps route to, quarantine among them."""
         names = self.target.cluster.topic_names()
         steps = tuple(entry.step for entry in pipeline.config.steps)
-        written = {names.back(it) for it in {pipeline.config.quarantine} | topics_of(steps)}
-        known = [it for it in written if not isinstance(it, Unfit)]
+        written = {
+            names.back(logical) for logical in {pipeline.config.quarantine} | topics_of(steps)
+        }
+        known = [name for name in written if not isinstance(name, Unfit)]
         there = self.target.identities(known)
         for name in sorted(set(known) - there.keys()):
             if self.config.messages.create_topics:
@@ -123,12 +129,12 @@ class Surveyor:
         stopped: dict[str, str] = {}
         listed = self.here.listed()
         source, names = self.here.side.cluster, sorted({*listed, *followed})
-        for it in following(self.config, source, self.target.cluster, names):
-            if isinstance(it.there, Unfit):
-                if it.name in listed:
-                    stopped[it.name] = f"it has no name on the target: {it.there}"
+        for follow in following(self.config, source, self.target.cluster, names):
+            if isinstance(follow.there, Unfit):
+                if follow.name in listed:
+                    stopped[follow.name] = f"it has no name on the target: {follow.there}"
             else:
-                logical[it.name], targets[it.name] = it.logical, it.there
+                logical[follow.name], targets[follow.name] = follow.logical, follow.there
         return logical, targets, stopped
 
     def _standing_refusal(self, topic: str) -> Stopped | None:

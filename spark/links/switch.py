@@ -41,7 +41,11 @@ class Standing:
     left_out: dict[str, str]
 
     def compared(self) -> dict[Place, Position]:
-        return {place: it for place, it in self.positions.items() if place[0] in self.followed}
+        return {
+            place: position
+            for place, position in self.positions.items()
+            if place[0] in self.followed
+        }
 
 
 def choose_target(
@@ -91,7 +95,9 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
     known = sorted(report.topics().keys() | {topic for topic, _ in reported})
     here = source.identities(known)
     target = config.cluster(link.target)
-    follows = {it.name: it.there for it in following(config, source.cluster, target, here)}
+    follows = {
+        follow.name: follow.there for follow in following(config, source.cluster, target, here)
+    }
     left_out: dict[str, str] = {}
     for topic in known:
         there = follows.get(topic)
@@ -102,8 +108,10 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
         elif isinstance(there, Unfit):
             left_out[topic] = f"it has no name on {link.target}: {there}"
     ids = {topic: topic_id for topic, (topic_id, _) in here.items()}
-    positions = {place: it for place, it in reported.items() if place[0] in here}
-    partitions = [(name, it) for name, (_, count) in here.items() for it in range(count)]
+    positions = {place: position for place, position in reported.items() if place[0] in here}
+    partitions = [
+        (name, partition) for name, (_, count) in here.items() for partition in range(count)
+    ]
     positions |= _committed(config, link, report, partitions)
     for (topic, _), position in positions.items():
         if position.topic_id not in ("", ids[topic]):
@@ -127,7 +135,7 @@ def _committed(
         if (name := topic_on_target(config, before, topic)) is not None
     }
     found = old.positions(link.group, here.values())
-    return {place: found[it] for place, it in here.items() if it in found}
+    return {place: found[place_here] for place, place_here in here.items() if place_here in found}
 
 
 def rewound(
@@ -142,7 +150,8 @@ def rewound(
     for topic, why in windows.failed.items():
         log.warning("topic_not_rewound", link=link.name, topic=topic, why=why)
     moved = {
-        place: Position(it.first, compared[place].topic_id) for place, it in windows.found.items()
+        place: Position(window.first, compared[place].topic_id)
+        for place, window in windows.found.items()
     }
     return {**stand.positions, **moved}
 
@@ -177,7 +186,7 @@ def on_target(
     that this switch has set before.
     """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
-    there = target.identities(sorted({it for it in names.values() if it is not None}))
+    there = target.identities(sorted({name for name in names.values() if name is not None}))
     wanted = {
         (name, partition): position
         for (topic, partition), position in positions.items()
@@ -185,21 +194,23 @@ def on_target(
     }
     set_before = target.positions(link.group, wanted)
     return {
-        place: it
-        for place, it in wanted.items()
-        if place not in set_before or set_before[place].generation < it.generation
+        place: position
+        for place, position in wanted.items()
+        if place not in set_before or set_before[place].generation < position.generation
     }
 
 
 def _of_generation(positions: Mapping[Place, Position], generation: int) -> dict[Place, Position]:
-    return {place: replace(it, generation=generation) for place, it in positions.items()}
+    return {
+        place: replace(position, generation=generation) for place, position in positions.items()
+    }
 
 
 def require_generation(committed: Iterable[Position], report: LinkReport, link: Link) -> None:
     """Raises KafkaException where a switch was carried out that the status topic does not know: it
     was deleted, or made anew. The link may have gone on elsewhere, so somebody must say.
     """
-    latest = max((it.generation for it in committed), default=0)
+    latest = max((position.generation for position in committed), default=0)
     if latest > report.generation:
         raise KafkaException(
             KafkaError(
@@ -220,7 +231,7 @@ def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int
     if not old.answers():
         return
     follows = following(config, source.cluster, old.cluster, source.topic_names())
-    names = {it.name: it.there for it in follows if not isinstance(it.there, Unfit)}
+    names = {follow.name: follow.there for follow in follows if not isinstance(follow.there, Unfit)}
     here, there = source.identities(list(names)), old.identities(list(names.values()))
     places = {
         (name, partition): names[name]

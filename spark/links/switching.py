@@ -66,11 +66,11 @@ def ask_for_switch(
             {
                 "topic": topic,
                 "partition": partition,
-                "records": it.records,
-                "first_offset": it.first,
-                "compared_to_the_beginning": not it.cut,
+                "records": window.records,
+                "first_offset": window.first,
+                "compared_to_the_beginning": not window.cut,
             }
-            for (topic, partition), it in sorted(windows.found.items())
+            for (topic, partition), window in sorted(windows.found.items())
         ],
         "left_out": dict(sorted((stand.left_out | windows.failed).items())),
         "problem": problem,

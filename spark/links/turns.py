@@ -172,13 +172,21 @@ def run_links(
                 raise
 
     links = [
-        LinkTurns(session, config, it, stop, pipeline, from_start=from_start, identities=identities)
-        for it in chosen
+        LinkTurns(
+            session,
+            config,
+            distributor,
+            stop,
+            pipeline,
+            from_start=from_start,
+            identities=identities,
+        )
+        for distributor in chosen
     ]
     registry = CollectorRegistry()
     registry.register(LinkCollector(lambda: [link.report for link in links]))
     serve_metrics(config.messages.metrics_port, registry)
-    threads = [threading.Thread(target=run, args=(it,), daemon=True) for it in links]
+    threads = [threading.Thread(target=run, args=(link,), daemon=True) for link in links]
     for thread in threads:
         thread.start()
     for thread in threads:

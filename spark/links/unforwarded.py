@@ -71,20 +71,24 @@ def subtree_now(
     """The new target, and every other cluster of the subtree but the old target that answers.
     Raises KafkaException.
     """
-    others = [it for it in link.distributor.allowed if it != old]
-    sides = {it: KafkaSide(config.cluster(it)) for it in others}
-    reached = {it: side for it, side in sides.items() if it == link.target or side.answers()}
-    return Subtree(reached, {it: _ends(side, logical) for it, side in reached.items()})
+    others = [target for target in link.distributor.allowed if target != old]
+    sides = {target: KafkaSide(config.cluster(target)) for target in others}
+    reached = {
+        target: side for target, side in sides.items() if target == link.target or side.answers()
+    }
+    return Subtree(reached, {target: _ends(side, logical) for target, side in reached.items()})
 
 
 def _ends(side: KafkaSide, logical: set[str]) -> dict[Place, int]:
     """By logical topic; of those that exist there."""
     names = side.cluster.topic_names()
-    here = {names.back(it): it for it in sorted(logical)}
-    known = {name: it for name, it in here.items() if not isinstance(name, Unfit)}
+    here = {names.back(topic): topic for topic in sorted(logical)}
+    known = {back: topic for back, topic in here.items() if not isinstance(back, Unfit)}
     there = side.identities(list(known))
-    places = [(name, it) for name, (_, count) in there.items() for it in range(count)]
-    return {(known[name], it): end for (name, it), end in side.log_ends(places).items()}
+    places = [(name, partition) for name, (_, count) in there.items() for partition in range(count)]
+    return {
+        (known[name], partition): end for (name, partition), end in side.log_ends(places).items()
+    }
 
 
 def compare_into(
@@ -182,8 +186,8 @@ def origins_since(
         if at.offset < 0:
             return set()
         return {
-            copy_of(it, name, logical, seals).origin.place
-            for it in messages(consumer, place, at.offset, end)
+            copy_of(message, name, logical, seals).origin.place
+            for message in messages(consumer, place, at.offset, end)
         }
 
 

@@ -152,8 +152,10 @@ def records_of(
             F.coalesce(F.length("value"), F.lit(-1)),
             "value",
             F.size("headers"),
-            F.transform("headers", lambda it: it["key"]),
-            F.transform("headers", lambda it: F.coalesce(F.hex(it["value"]), F.lit("null"))),
+            F.transform("headers", lambda header: header["key"]),
+            F.transform(
+                "headers", lambda header: F.coalesce(F.hex(header["value"]), F.lit("null"))
+            ),
         ).alias("content"),
     )
 
@@ -162,8 +164,11 @@ def _by_origin(records: DataFrame) -> DataFrame:
     """A row per origin: how often each side has it, and its content there."""
     here = {side: F.col("side") == side for side in ("first", "second")}
     return records.groupBy("origin").agg(
-        *(F.count_if(it).alias(f"of_{side}") for side, it in here.items()),
-        *(F.min(F.when(it, F.col("content"))).alias(f"at_{side}") for side, it in here.items()),
+        *(F.count_if(on_side).alias(f"of_{side}") for side, on_side in here.items()),
+        *(
+            F.min(F.when(on_side, F.col("content"))).alias(f"at_{side}")
+            for side, on_side in here.items()
+        ),
     )
 
 

@@ -177,8 +177,8 @@ def as_json(pipeline: Pipeline, findings: Findings, show: int, schemas: DrySchem
         "records": len(findings.trials),
         "quarantined": findings.quarantined,
         "filtered": sum(trial.outcome.topic is None for trial in findings.trials),
-        "faults": [{"line": it.line, "reason": it.reason} for it in findings.faults],
-        "schemas": {subject: it.schema for subject, it in findings.schemas.items()},
+        "faults": [{"line": fault.line, "reason": fault.reason} for fault in findings.faults],
+        "schemas": {subject: derived.schema for subject, derived in findings.schemas.items()},
         "shown": [_shown(pipeline, trial, schemas) for trial in findings.shown(show)],
     }
 
@@ -192,8 +192,8 @@ def _shown(pipeline: Pipeline, trial: Trial, schemas: DrySchemas | None) -> dict
         "before": {"key": _text(record.key), "value": _text(record.value)},
         "after": {"key": _text(outcome.key), "value": _text(outcome.value)},
         "changes": [
-            {"field": it.field, "before": it.before, "after": it.after}
-            for it in changes(pipeline, trial, schemas)
+            {"field": change.field, "before": change.before, "after": change.after}
+            for change in changes(pipeline, trial, schemas)
         ],
         "problem": None
         if outcome.problem is None

@@ -106,8 +106,8 @@ def run(
             f"keyway-pipeline-{pipeline.config.name}", master=master, settings=SETTINGS
         )
         try:
-            it = PipelineRun(session, pipeline, stop=stop, changed=_progress(), waits=_waits)
-            it.run(once=once)
+            work = PipelineRun(session, pipeline, stop=stop, changed=_progress(), waits=_waits)
+            work.run(once=once)
         finally:
             session.stop()
     except FAILURES as error:
@@ -116,7 +116,7 @@ def run(
         end(str(error))
     except (PySparkException, KafkaException) as error:
         end(cause(error), Exit.AWAY)
-    show(lambda: View(asdict(it.counts), lambda: typer.echo(_told(it.counts))), output)
+    show(lambda: View(asdict(work.counts), lambda: typer.echo(_told(work.counts))), output)
 
 
 def _end(error: Exception) -> NoReturn:
@@ -182,7 +182,10 @@ def _rows(
     if problem is not None:
         line = pipeline.line_of_step(problem.step)
         return [("(quarantine)", "", f"{pipeline.path}:{line}: {problem.reason}")]
-    rows = [(it.field, it.before or "", it.after or "") for it in changes(pipeline, trial, schemas)]
+    rows = [
+        (change.field, change.before or "", change.after or "")
+        for change in changes(pipeline, trial, schemas)
+    ]
     return rows or [("(unchanged)", "", "")]
 
 

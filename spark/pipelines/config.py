@@ -59,7 +59,7 @@ class PipelineError(Exception):
 
     def __init__(self, path: FilePath, faults: list[Fault]) -> None:
         self.faults = sorted(set(faults))
-        super().__init__("\n".join(f"{path}:{it.line}: {it.reason}" for it in self.faults))
+        super().__init__("\n".join(f"{path}:{fault.line}: {fault.reason}" for fault in self.faults))
 
 
 class StepEntry(Section):
@@ -191,7 +191,9 @@ class Pipeline:
 
     def require_places(self) -> None:
         """Raises PipelineError for a file that only a link can use."""
-        missing = [it for it in ("source", "target") if getattr(self.config, it) is None]
+        missing = [
+            section for section in ("source", "target") if getattr(self.config, section) is None
+        ]
         if missing:
             reason = f"{' and '.join(missing)} missing: needed to run on its own"
             raise PipelineError(self.path, [Fault(1, reason)])
@@ -252,7 +254,7 @@ def _faults(error: ValidationError, lines: LinedYaml) -> Iterator[Fault]:
     told: set[tuple[str, ...]] = set()
     for fault in faults:
         location = tuple(fault["loc"])
-        inside = any(it[: len(location)] == location for it in places - {location})
+        inside = any(place[: len(location)] == location for place in places - {location})
         words = _written(location, lines)
         # A list with a bad entry is "too short", too; a union has a fault per branch.
         if (fault["type"] == "too_short" and inside) or words in told:
@@ -346,9 +348,9 @@ def location_of_path(pipeline: Pipeline, index: int, path: Path) -> list[str | i
         if name == "path" and parse_path(given) == path:
             return [*location, name]
         if name == "paths":
-            return [*location, name, [parse_path(it) for it in given].index(path)]
+            return [*location, name, [parse_path(text) for text in given].index(path)]
         if name in ("rules", "keep", "drop"):
-            paths = [parse_path(it["path"]) for it in given]
+            paths = [parse_path(rule["path"]) for rule in given]
             if path in paths:
                 return [*location, name, paths.index(path), "path"]
     return location

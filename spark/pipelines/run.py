@@ -178,19 +178,24 @@ class PipelineRun:
         topic = self._source_topic()
         one = self._pipeline.config.same_cluster
         positions_topic = topic.name if one else self._target_section.topic
-        places = [(topic.name, it) for it in range(topic.partitions)]
+        places = [(topic.name, partition) for partition in range(topic.partitions)]
         found = self._target.positions(
-            self._group, [(positions_topic, it) for it in range(topic.partitions)]
+            self._group, [(positions_topic, partition) for partition in range(topic.partitions)]
         )
         positions = {partition: position for (_, partition), position in found.items()}
         if not positions and self._source_section.start == "latest":
             ends = self._source.log_ends(places)
-            positions = {it: Position(end, topic.topic_id) for (_, it), end in ends.items()}
+            positions = {
+                partition: Position(end, topic.topic_id) for (_, partition), end in ends.items()
+            }
             self._target.set_positions(
-                self._group, {(positions_topic, it): at for it, at in positions.items()}
+                self._group,
+                {(positions_topic, partition): at for partition, at in positions.items()},
             )
-        log_starts = {it: at for (_, it), at in self._source.log_starts(places).items()}
-        log_ends = {it: at for (_, it), at in self._source.log_ends(places).items()}
+        log_starts = {
+            partition: at for (_, partition), at in self._source.log_starts(places).items()
+        }
+        log_ends = {partition: at for (_, partition), at in self._source.log_ends(places).items()}
         match start(topic, positions, log_starts, log_ends, POLICY):
             case Stopped(reason=reason):
                 raise self._fault(
@@ -199,13 +204,15 @@ class PipelineRun:
                     f" {self._group}",
                 )
             case Copied(starts=starts):
-                self._reached = {(topic.name, it): starts[it] for it in positions}
+                self._reached = {
+                    (topic.name, partition): starts[partition] for partition in positions
+                }
                 return _Work(topic, positions_topic, starts)
 
     # ------------------------------------------------------------------------------- while it runs
 
     def _query(self, work: _Work, checkpoint: Path, *, once: bool) -> StreamingQuery:
-        starts = {work.topic.name: {str(it): at for it, at in work.starts.items()}}
+        starts = {work.topic.name: {str(partition): at for partition, at in work.starts.items()}}
         records = (
             self._session.readStream.format("kafka")
             .options(**source_settings(self._source.cluster))
@@ -258,7 +265,7 @@ class PipelineRun:
         before = dict(self._reached)
         results = [result.asDict() for result in copied.collect()]
         self._account(results)
-        starts = {(work.topic.name, it): at for it, at in work.starts.items()}
+        starts = {(work.topic.name, partition): at for partition, at in work.starts.items()}
         without = moved(ends, starts | before) - places_of(results)
         self._account(passed(self._writing(work, ends), sorted(without)))
         if results:

@@ -87,23 +87,27 @@ class KafkaSide:
         topic that is not listed may be there.
         """
         found = self._admin.list_topics(timeout=ANSWER_S).topics
-        return {name: len(it.partitions) for name, it in found.items()}
+        return {name: len(topic.partitions) for name, topic in found.items()}
 
     def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         """(topic id, number of partitions) of those that exist."""
         found = {}
-        for name, it in self.described(names).items():
-            if not isinstance(it, KafkaError):
-                found[name] = it
-            elif it.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise KafkaException(it)
+        for name, answer in self.described(names).items():
+            if not isinstance(answer, KafkaError):
+                found[name] = answer
+            elif answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise KafkaException(answer)
         return found
 
     def absent(self, names: Sequence[str]) -> set[str]:
         """Those that do not exist: Kafka says so of each."""
         found = self.described(names).items()
         gone = KafkaError.UNKNOWN_TOPIC_OR_PART
-        return {name for name, it in found if isinstance(it, KafkaError) and it.code() == gone}
+        return {
+            name
+            for name, answer in found
+            if isinstance(answer, KafkaError) and answer.code() == gone
+        }
 
     def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
         """(topic id, number of partitions) of each, or Kafka's word that it does not exist or that
@@ -115,13 +119,13 @@ class KafkaSide:
         found: dict[str, tuple[str, int] | KafkaError] = {}
         for name, answer in asked.items():
             try:
-                it = answered(answer)
+                description = answered(answer)
             except KafkaException as error:
                 if error.args[0].code() not in _UNSEEN:
                     raise
                 found[name] = error.args[0]
             else:
-                found[name] = (str(it.topic_id), len(it.partitions))
+                found[name] = (str(description.topic_id), len(description.partitions))
         return found
 
     def topics(self, names: Sequence[str], configs: Sequence[str] = ()) -> dict[str, Topic]:
@@ -148,7 +152,9 @@ class KafkaSide:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
             else:
-                found[str(resource.name)] = {name: str(it.value) for name, it in values.items()}
+                found[str(resource.name)] = {
+                    name: str(entry.value) for name, entry in values.items()
+                }
         return found
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -205,11 +211,13 @@ class KafkaSide:
         with self.consumer(group) as consumer:
             found = {}
             for part in parted(wanted, POSITIONS_AT_ONCE):
-                for it in consumer.committed(part, ANSWER_S):
-                    if it.error is not None:
-                        raise KafkaException(it.error)
-                    if it.offset >= 0:
-                        found[it.topic, it.partition] = Position.of(it.offset, it.metadata)
+                for committed in consumer.committed(part, ANSWER_S):
+                    if committed.error is not None:
+                        raise KafkaException(committed.error)
+                    if committed.offset >= 0:
+                        found[committed.topic, committed.partition] = Position.of(
+                            committed.offset, committed.metadata
+                        )
             return found
 
     def set_positions(self, group: str, positions: Mapping[Place, Position]) -> None:
@@ -217,8 +225,8 @@ class KafkaSide:
         if not positions:
             return
         places = [
-            TopicPartition(*place, it.offset, metadata=it.metadata)
-            for place, it in positions.items()
+            TopicPartition(*place, position.offset, metadata=position.metadata)
+            for place, position in positions.items()
         ]
         with self.consumer(group) as consumer:
             for part in parted(places, POSITIONS_AT_ONCE):
@@ -246,17 +254,17 @@ def _asked(consumer: Consumer, places: Sequence[Place], spec: int) -> dict[Place
     found = {}
     for part in parted(places, OFFSETS_AT_ONCE):
         wanted = [TopicPartition(*place, spec) for place in part]
-        for it in consumer.offsets_for_times(wanted, ANSWER_S):
-            if it.error is not None:
-                raise KafkaException(it.error)
-            found[it.topic, it.partition] = int(it.offset)
+        for answer in consumer.offsets_for_times(wanted, ANSWER_S):
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            found[answer.topic, answer.partition] = int(answer.offset)
     return found
 
 
 def chosen(values: Mapping[str, str], configs: Iterable[str]) -> dict[str, str]:
     """Of a topic's configs those that are compared and `configs`."""
     wanted = {*COMPARED_CONFIGS, *configs}
-    return {name: it for name, it in values.items() if name in wanted}
+    return {name: value for name, value in values.items() if name in wanted}
 
 
 def parted(wanted: Iterable[_Wanted], count: int) -> Iterator[list[_Wanted]]:
@@ -299,8 +307,8 @@ def jaas_text(text: str) -> str:
     knows octal numbers up to 377 behind a backslash, and takes any other character for itself.
     """
     escaped = (
-        f"\\{ord(it):03o}" if ord(it) < ord(" ") else f"\\{it}" if it in '"\\' else it
-        for it in text
+        f"\\{ord(char):03o}" if ord(char) < ord(" ") else f"\\{char}" if char in '"\\' else char
+        for char in text
     )
     return f'"{"".join(escaped)}"'
 

@@ -63,8 +63,8 @@ class KnownTopics:
         self._ask_identities(names)
         self._ask_configs(at_work)
         return {
-            name: Topic(name, it.topic_id, it.partitions, configs.values)
-            for name, it in self._known.items()
+            name: Topic(name, identity.topic_id, identity.partitions, configs.values)
+            for name, identity in self._known.items()
             if (configs := self._configs.get(name)) is not None
         }
 
@@ -75,9 +75,9 @@ class KnownTopics:
         asked = {*news, *turn}
         now_s = self._clock()
         known = {name: self._known[name] for name in rest - asked}
-        for name, it in self.side.described(sorted(asked)).items():
-            if not isinstance(it, KafkaError):
-                known[name] = _Identity(*it, asked_s=now_s)
+        for name, answer in self.side.described(sorted(asked)).items():
+            if not isinstance(answer, KafkaError):
+                known[name] = _Identity(*answer, asked_s=now_s)
         self._known = {name: known[name] for name in names if name in known}
 
     def _is_news(self, name: str) -> bool:
@@ -86,13 +86,13 @@ class KnownTopics:
 
     def _ask_configs(self, at_work: Collection[str]) -> None:
         self._configs = {
-            name: it
-            for name, it in self._configs.items()
-            if name in self._known and it.topic_id == self._known[name].topic_id
+            name: configs
+            for name, configs in self._configs.items()
+            if name in self._known and configs.topic_id == self._known[name].topic_id
         }
         unknown = self._known.keys() - self._configs.keys()
         old_s = self._clock() - CONFIGS_S
-        turns = [name for name, it in self._configs.items() if it.asked_s < old_s]
+        turns = [name for name, configs in self._configs.items() if configs.asked_s < old_s]
         asked = sorted({*unknown, *self._share(at_work), *self._share(turns)})
         for name, values in self.side.configs(asked).items():
             topic_id = self._known[name].topic_id

@@ -107,7 +107,7 @@ def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
 
 
 def places_of(results: Iterable[Result]) -> set[Place]:
-    return {(it["topic"], it["partition"]) for it in results}
+    return {(result["topic"], result["partition"]) for result in results}
 
 
 def _result(task: _Task, batches: Iterator[pyarrow.RecordBatch]) -> Result:
@@ -247,7 +247,9 @@ class _Task:
         tally.bytes += piece.nbytes
         if self.origins:
             copies = listed(piece.column("copy"))
-            tally.repeats += sum(it is not None and origin_of(it) in self.origins for it in copies)
+            tally.repeats += sum(
+                copy is not None and origin_of(copy) in self.origins for copy in copies
+            )
 
     # ---------------------------------------------------------------------------- the position
 
@@ -362,13 +364,16 @@ class _Task:
         routed = self.writing.routed
         if routed is None:
             target = self._target
-            return [target if it else None for it in copied]
+            return [target if is_copied else None for is_copied in copied]
         logical = listed(batch.column("logical_topic"))
-        names = {it: routed.back(it) for it in set(logical) if it is not None}
-        for it in names.values():
-            if isinstance(it, Unfit):
-                raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(it)))
-        return [str(names[it]) if one else None for it, one in zip(logical, copied, strict=True)]
+        names = {name: routed.back(name) for name in set(logical) if name is not None}
+        for there in names.values():
+            if isinstance(there, Unfit):
+                raise KafkaException(KafkaError(KafkaError.TOPIC_EXCEPTION, str(there)))
+        return [
+            str(names[topic]) if is_copied else None
+            for topic, is_copied in zip(logical, copied, strict=True)
+        ]
 
     # ------------------------------------------------------------------- records that are refused
 

@@ -28,9 +28,9 @@ def unreadable(side: KafkaSide, starts: Mapping[Place, int]) -> dict[Place, int]
     with side.consumer("keyway-unreadable", enable_partition_eof=True) as consumer:
         asked = [TopicPartition(*place, TIMESTAMP_MS_MAX + 1) for place in starts]
         suspects = {
-            (it.topic, it.partition): it.offset
-            for it in consumer.offsets_for_times(asked, ANSWER_S)
-            if it.error is None and it.offset >= 0
+            (answer.topic, answer.partition): answer.offset
+            for answer in consumer.offsets_for_times(asked, ANSWER_S)
+            if answer.error is None and answer.offset >= 0
         }
         for place, first in suspects.items():
             # The index knows the first of the whole log, which may be passed already.

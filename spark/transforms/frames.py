@@ -55,8 +55,10 @@ def marked(frame: DataFrame, plan: Plan, *, destination: str = "topic") -> DataF
         raise ValueError(f"the records have no column {', '.join(missing)}")
     # A column of a constant is "never null"; this one may become null.
     fields = [
-        StructField(it.name, it.dataType, it.nullable or it.name == destination, it.metadata)
-        for it in frame.schema
+        StructField(
+            field.name, field.dataType, field.nullable or field.name == destination, field.metadata
+        )
+        for field in frame.schema
     ]
     return frame.mapInArrow(batch_function(plan, destination), StructType(fields))
 
@@ -90,11 +92,11 @@ def apply(engine: Engine, batch: pa.RecordBatch, destination: str = "topic") -> 
         for topic, key, value in zip(topics, keys, values, strict=True)
     ]
     new: dict[str, list[object]] = {
-        destination: [it.topic for it in outcomes],
-        "key": [it.key for it in outcomes],
-        "value": [it.value for it in outcomes],
+        destination: [outcome.topic for outcome in outcomes],
+        "key": [outcome.key for outcome in outcomes],
+        "value": [outcome.value for outcome in outcomes],
     }
-    if any(it.problem for it in outcomes):
+    if any(outcome.problem for outcome in outcomes):
         new["headers"] = _with_reasons(engine.plan, batch, outcomes)
     columns = [
         pa.array(new[field.name], type=field.type) if field.name in new else batch.column(at)

@@ -99,7 +99,7 @@ def compare(
         return Stopped(
             "message.timestamp.type is LogAppendTime on the target: timestamps would be lost"
         )
-    here, there = (int(it.configs.get("max.message.bytes", "0")) for it in (source, target))
+    here, there = (int(side.configs.get("max.message.bytes", "0")) for side in (source, target))
     if here > there > 0:
         return Stopped(
             f"max.message.bytes is {there} on the target and {here} here: large records would be"
@@ -153,6 +153,6 @@ def start(
         if position.offset < log_start:
             gaps[partition] = log_start - position.offset
     if gaps and policy.stop_on_gap:
-        listed = ", ".join(f"{count} of partition {it}" for it, count in gaps.items())
+        listed = ", ".join(f"{count} of partition {partition}" for partition, count in gaps.items())
         return Stopped(f"records were deleted before they were copied: {listed}", gaps)
     return Copied(starts, gaps)

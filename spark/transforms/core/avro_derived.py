@@ -75,7 +75,9 @@ class SchemaTree:
         for holder, key in self._uses(Path(tuple(way))):
             for record in self._branches(holder, key):
                 if isinstance(record, dict) and record["type"] in ("record", "error"):
-                    found += [(record, it) for it in record["fields"] if it["name"] == name]
+                    found += [
+                        (record, field) for field in record["fields"] if field["name"] == name
+                    ]
         self.changed |= bool(found)
         return found
 
@@ -94,7 +96,11 @@ class SchemaTree:
                     elif kind == "map":
                         below.append((schema, "values"))
                     elif kind in ("record", "error"):
-                        below += [(it, "type") for it in schema["fields"] if it["name"] == segment]
+                        below += [
+                            (field, "type")
+                            for field in schema["fields"]
+                            if field["name"] == segment
+                        ]
             uses = below
         yield from uses
 
@@ -142,7 +148,9 @@ class _Compact:
             if key in body:
                 body[key] = self._flat(body[key])
         if "fields" in body:
-            body["fields"] = [{**it, "type": self._flat(it["type"])} for it in body["fields"]]
+            body["fields"] = [
+                {**field, "type": self._flat(field["type"])} for field in body["fields"]
+            ]
         if "name" not in body:
             return body
         name = body["name"]
@@ -166,7 +174,7 @@ class _Compact:
                 body[key] = self._expanded(body[key], done)
         if "fields" in body:
             body["fields"] = [
-                {**it, "type": self._expanded(it["type"], done)} for it in body["fields"]
+                {**field, "type": self._expanded(field["type"], done)} for field in body["fields"]
             ]
         if "name" in body and "." not in body["name"]:
             body["namespace"] = ""  # or it would be of the namespace around it

@@ -54,7 +54,9 @@ class Node:
         if isinstance(self.kind, Union):
             return write_long(self.branch) + inside[0]
         if isinstance(self.kind, Map):
-            inside = [_NAME.encode(n) + it for n, it in zip(self.names, inside, strict=True)]
+            inside = [
+                _NAME.encode(name) + value for name, value in zip(self.names, inside, strict=True)
+            ]
         return (write_long(len(inside)) if inside else b"") + b"".join(inside) + b"\0"
 
     def value_node(self) -> Node:

@@ -313,7 +313,7 @@ def _type(schema: Schema, named: Mapping[str, Schema], made: dict[str, Type]) ->
         case "record" | "error":
             record = made[schema["name"]] = Record(schema["name"])
             record.fields += [
-                (it["name"], _type(it["type"], named, made)) for it in schema["fields"]
+                (field["name"], _type(field["type"], named, made)) for field in schema["fields"]
             ]
             return record
         case "enum":

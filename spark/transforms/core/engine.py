@@ -169,7 +169,7 @@ class Engine:
                 for place in self._places(index, step, step.path, draft):
                     place.rename(step.to)
             case Filter():
-                fit = all(self._fits(index, it, draft) for it in step.conditions)
+                fit = all(self._fits(index, condition, draft) for condition in step.conditions)
                 return fit == (step.keep is not None)
             case Route():
                 draft.topic = self._routed(index, step, draft)

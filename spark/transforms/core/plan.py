@@ -97,9 +97,9 @@ def uses_of(step: Step) -> Iterator[tuple[Part, Path]]:
         case Rename():
             yield step.part, step.path
         case Filter():
-            yield from ((it.part, it.path) for it in step.conditions)
+            yield from ((condition.part, condition.path) for condition in step.conditions)
         case Route():
-            yield from ((it.part, it.path) for it in step.rules)
+            yield from ((rule.part, rule.path) for rule in step.rules)
         case _:
             assert_never(step)
 
@@ -108,7 +108,11 @@ def missing_of(step: Step, part: Part, path: Path) -> Literal["pass", "ignore", 
     """The meaning of a missing field; the strictest one, if a filter names the path twice."""
     match step:
         case Filter() | Route():
-            found = {it.missing for it in conditions_of(step) if (it.part, it.path) == (part, path)}
+            found = {
+                condition.missing
+                for condition in conditions_of(step)
+                if (condition.part, condition.path) == (part, path)
+            }
             for strict in ("quarantine", "pass"):
                 if strict in found:
                     return "quarantine" if strict == "quarantine" else "pass"
