@@ -122,11 +122,11 @@ def _story(
     for group in groups:
         group.kill()
         group.allow(ALL)
-    left = {it.name: len(first) - len({p.number for p in it.processed}) for it in groups}
+    left = {group.name: len(first) - len({p.number for p in group.processed}) for group in groups}
     with step(console, "the plan, as west knows it"):
-        plans = {it.name: _plan(config, it.name, "west") for it in groups}
+        plans = {group.name: _plan(config, group.name, "west") for group in groups}
         entries = _entries(load(config), "west")
-    unknown = {it.name: _not_known(it.processed, entries[it.name]) for it in groups}
+    unknown = {group.name: _not_known(group.processed, entries[group.name]) for group in groups}
     with step(console, f"both groups go on on west, which gets {len(second):,} flights"):
         _produce(west.front, second, len(first))
         for group in groups:
@@ -167,7 +167,7 @@ def _stay(
     """The Key-Shared group gets members as of other demos; the stock one goes on as it was."""
     east = sides["east"]
     stock.start("kept", east.front, TOPIC)
-    places = "; ".join(f"{it.name}: {it.ports.places}" for it in sides.values())
+    places = "; ".join(f"{side.name}: {side.ports.places}" for side in sides.values())
     logs, number = east.where.parent, len(flights)
     scene = Scene(TOPIC, SHARED, flights, east.front, east.front, places, logs, number)
     stay(console, running, scene, east.check)
@@ -201,8 +201,8 @@ def _side(running: ExitStack, name: str, ports: Ports, where: Path) -> Side:
 def _write_config(where: Path, sides: dict[str, Side]) -> Path:
     config = {
         "clusters": [
-            {"name": it.name, "bootstrap_servers": it.front, "topic_pattern": "{topic}"}
-            for it in sides.values()
+            {"name": side.name, "bootstrap_servers": side.front, "topic_pattern": "{topic}"}
+            for side in sides.values()
         ],
         "tree": {"level": 1, "children": list(sides)},
         "groups": {"include": [STOCK, SHARED]},
@@ -257,7 +257,7 @@ def _wait_for_records(side: Side, count: int) -> None:
             "log_level": 3,
         }
     )
-    consumer.assign([TopicPartition(TOPIC, it, 0) for it in range(PARTITIONS)])
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     seen = 0
 
     def there() -> bool:
@@ -265,7 +265,7 @@ def _wait_for_records(side: Side, count: int) -> None:
         for child in side.children.values():
             if child.poll() is not None:
                 raise SetupError(f"a service of {side.name} ended: see the logs in {side.where}")
-        seen += sum(it.error() is None for it in consumer.consume(1_000, 0.1))
+        seen += sum(message.error() is None for message in consumer.consume(1_000, 0.1))
         return seen >= count
 
     try:
@@ -295,7 +295,7 @@ def _wait_for_told(config: ClustersConfig, side: Side, groups: list[Group]) -> N
 
     def there() -> bool:
         found = _entries(config, side.name)
-        return not any(_not_known(list(it.processed), found[it.name]) for it in groups)
+        return not any(_not_known(list(group.processed), found[group.name]) for group in groups)
 
     wait_until(there, what=f"positions on {side.name}", deadline_s=WAIT_S_MAX, every_s=0.3)
 
@@ -303,7 +303,7 @@ def _wait_for_told(config: ClustersConfig, side: Side, groups: list[Group]) -> N
 def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
     """Until the groups stand on `side` at the end of all they have done elsewhere."""
     client = ClusterClient(config.cluster(side.name))
-    ends = client.ends([(TOPIC, it) for it in range(PARTITIONS)])
+    ends = client.ends([(TOPIC, partition) for partition in range(PARTITIONS)])
 
     def there() -> bool:
         committed = client.committed([STOCK, SHARED])
@@ -331,11 +331,11 @@ def _plan(config: Path, group: str, to: str) -> int:
 def _not_known(processed: list[Processed], entries: dict[int, Entry]) -> int:
     """Records that the group had worked on when east died, and that no commit had told west of."""
     count = 0
-    for it in processed:
-        entry = entries.get(it.partition)
+    for record in processed:
+        entry = entries.get(record.partition)
         progress = entry.progress if entry is not None else None
-        stream = Stream("east", TOPIC, it.partition)
-        count += progress is None or not progress.has(stream, it.offset)
+        stream = Stream("east", TOPIC, record.partition)
+        count += progress is None or not progress.has(stream, record.offset)
     return count
 
 
@@ -351,18 +351,18 @@ def _show(
     flights: int,
 ) -> bool:
     """Prints the verdict; whether it is the one that was promised."""
-    table = Table("", *(it.name for it in groups))
+    table = Table("", *(group.name for group in groups))
     rows: dict[str, list[int]] = {
         "flights": [flights] * len(groups),
-        "not done on east when it was killed": [left[it.name] for it in groups],
-        "missed": [flights - len({p.number for p in it.processed}) for it in groups],
-        "repeated": [it.repeated for it in groups],
-        "  by the plan, at most": [plans[it.name] for it in groups],
-        "  done on east after west last heard": [unknown[it.name] for it in groups],
-        "keys out of order": [it.out_of_order for it in groups],
+        "not done on east when it was killed": [left[group.name] for group in groups],
+        "missed": [flights - len({p.number for p in group.processed}) for group in groups],
+        "repeated": [group.repeated for group in groups],
+        "  by the plan, at most": [plans[group.name] for group in groups],
+        "  done on east after west last heard": [unknown[group.name] for group in groups],
+        "keys out of order": [group.out_of_order for group in groups],
     }
     for name, figures in rows.items():
-        table.add_row(name, *(f"{it:,}" for it in figures))
+        table.add_row(name, *(f"{figure:,}" for figure in figures))
     console.print(table)
     return all(
         behind > 0 and missed == 0 and disorder == 0 and repeated <= said + since

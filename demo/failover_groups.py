@@ -101,7 +101,7 @@ class Group:
             if isinstance(news, str):
                 self._failure = news
             else:
-                self.processed += [Processed(visit, *it) for it in news]
+                self.processed += [Processed(visit, *record) for record in news]
 
     def wait_for(self, count: int, within_s: float) -> None:
         """Raises TimeoutError."""
@@ -112,7 +112,7 @@ class Group:
         wanted = set(numbers)
 
         def there() -> bool:
-            return wanted <= {it.number for it in list(self.processed)}
+            return wanted <= {record.number for record in list(self.processed)}
 
         self._wait(there, f"all {len(wanted)} flights", within_s)
 
@@ -127,7 +127,7 @@ class Group:
 
     @property
     def repeated(self) -> int:
-        return len(self.processed) - len({it.number for it in self.processed})
+        return len(self.processed) - len({record.number for record in self.processed})
 
     @property
     def out_of_order(self) -> int:
@@ -138,11 +138,11 @@ class Group:
         in_visit: dict[tuple[str, bytes], int] = {}
         seen: set[int] = set()
         wrong: set[bytes] = set()
-        for it in self.processed:
-            overtaken = it.number not in seen and it.number < latest.get(it.key, -1)
-            if overtaken or it.number < in_visit.get((it.visit, it.key), -1):
-                wrong.add(it.key)
-            seen.add(it.number)
-            latest[it.key] = max(it.number, latest.get(it.key, -1))
-            in_visit[it.visit, it.key] = it.number
+        for record in self.processed:
+            overtaken = record.number not in seen and record.number < latest.get(record.key, -1)
+            if overtaken or record.number < in_visit.get((record.visit, record.key), -1):
+                wrong.add(record.key)
+            seen.add(record.number)
+            latest[record.key] = max(record.number, latest.get(record.key, -1))
+            in_visit[record.visit, record.key] = record.number
         return len(wrong)

@@ -111,7 +111,9 @@ class _Work:
                 # Else the lock of an accepted record ends, and it comes again.
                 consumer.commit_sync(PAUSED_COMMIT_S_MAX)
                 continue
-            messages = [it for it in consumer.poll(timeout=POLL_S) if it.error() is None]
+            messages = [
+                message for message in consumer.poll(timeout=POLL_S) if message.error() is None
+            ]
             self._tell(messages)
             for message in messages:
                 consumer.acknowledge(message, AcknowledgeType.ACCEPT)
@@ -121,7 +123,7 @@ class _Work:
         """Before they are acknowledged: a record that is done was told."""
         self.count += len(messages)
         if messages:
-            self.told.send([_record(it) for it in messages])
+            self.told.send([_record(message) for message in messages])
 
 
 def _record(message: Message) -> Record:

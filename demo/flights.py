@@ -71,7 +71,9 @@ def _flights(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[Fl
             departure=(row[hour], int(row[minute])),
             carrier=row[carrier],
             key=None if row[tail] in MISSING else row[tail].encode(),
-            value=(frame % tuple([text(it) for text, it in zip(texts, row, strict=True)])).encode(),
+            value=(
+                frame % tuple([text(cell) for text, cell in zip(texts, row, strict=True)])
+            ).encode(),
         )
 
 

@@ -71,7 +71,7 @@ def stay(
     )
     end = time.monotonic() + seconds
     with suppress(KeyboardInterrupt):
-        poisoned = next((it.key for it in scene.flights if it.key is not None), None)
+        poisoned = next((flight.key for flight in scene.flights if flight.key is not None), None)
         producer, reached = _producer(scene.produced_at), _producer(scene.read_at)
         for flight, number in zip(cycle(scene.flights), count(scene.number + 1), strict=False):
             if time.monotonic() > end:

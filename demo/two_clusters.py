@@ -96,7 +96,7 @@ def _story(
     copied_s = _copy(console, running, config, len(flights))
     with step(console, "keyway distribute verify: both topics, by origin"):
         verdict = json.loads(_keyway("verify", str(config), "east", "west", TOPIC, "-o", "json"))
-    values = [json.loads(it) for it in read_values(kafkas["west"].bootstrap_servers, TOPIC)]
+    values = [json.loads(value) for value in read_values(kafkas["west"].bootstrap_servers, TOPIC)]
     passed = _show(console, flights, values, verdict, copied_s)
     console.print(
         f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
@@ -195,9 +195,9 @@ def _show(
     copied_s: float,
 ) -> bool:
     """Prints the records that arrived; True if they are the expected ones."""
-    tails = {it.key.decode() for it in flights if it.key is not None}
-    plain = sum(it.get("tailnum") in tails for it in values)
-    masked = {it["tailnum"] for it in values if it.get("tailnum") is not None}
+    tails = {flight.key.decode() for flight in flights if flight.key is not None}
+    plain = sum(value.get("tailnum") in tails for value in values)
+    masked = {value["tailnum"] for value in values if value.get("tailnum") is not None}
     west = verdict["clusters"]["west"]
     table = Table(show_header=False)
     table.add_column()
@@ -218,8 +218,8 @@ def _show(
         table.add_row(name, f"{figure:,}")
     console.print("arrived on west, by origin and from the log itself:")
     console.print(table)
-    here = Counter(it.carrier for it in flights)
-    there = Counter(str(it["carrier"]) for it in values)
+    here = Counter(flight.carrier for flight in flights)
+    there = Counter(str(value["carrier"]) for value in values)
     return bool(
         verdict["alike"]
         and west["records"] == len(flights)
