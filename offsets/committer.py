@@ -308,16 +308,13 @@ class Committer:
             return replace(row, refusals=(Refusal.NAME_NOT_TRANSLATED,), new=None)
         if entry.key_shared and row.new is not None:
             ranges = [] if located is None else [span for span, _ in located.settled]
-            text = self._settled_metadata(entry, row.new, ranges, now)
-            return replace(row, metadata=text)
+            return replace(row, metadata=self._settled_metadata(entry, row.new, ranges, now))
         return row
 
     def _plain_metadata(self, entry: Entry) -> str:
-        return (
-            with_flags(entry.metadata, entry.flags)
-            if self.options.flags_in_metadata
-            else entry.metadata
-        )
+        if self.options.flags_in_metadata:
+            return with_flags(entry.metadata, entry.flags)
+        return entry.metadata
 
     def _settled_metadata(
         self, entry: Entry, offset: int, ranges: list[Range], now: Committed | None
