@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -186,16 +186,8 @@ def _check_tables(found: dict[str, Any]) -> list[Shown]:
 
 
 def _refusal_rows(refusals: list[dict[str, Any]]) -> Rows:
-    return [
-        (
-            refusal["subject"],
-            refusal["version"],
-            refusal["id"],
-            refusal["reason"],
-            refusal["detail"],
-        )
-        for refusal in refusals
-    ]
+    columns = ("subject", "version", "id", "reason", "detail")
+    return [tuple(refusal[column] for column in columns) for refusal in refusals]
 
 
 class Targets:
@@ -276,22 +268,11 @@ async def diff(config: ClustersConfig, first: str, second: str, *, told: Told) -
         wanted = desired(await reader.read(), names, followed(config, one))
         told(f"reading the registry of {second}")
         found = differences(wanted, await there.read())
-    rows: Rows = [
-        (difference.subject, difference.version, difference.id, difference.what)
-        for difference in found
-    ]
+    rows: Rows = [astuple(difference) for difference in found]
     fields = {
         "first": first,
         "second": second,
-        "differences": [
-            {
-                "subject": difference.subject,
-                "version": difference.version,
-                "id": difference.id,
-                "what": difference.what,
-            }
-            for difference in found
-        ],
+        "differences": [asdict(difference) for difference in found],
     }
     title = f"{first} and {second}: {len(rows)} differences"
     return Answer(not found, fields, [(title, ("SUBJECT", "VERSION", "ID", "WHAT"), rows)])

@@ -104,10 +104,12 @@ class LogTarget:
                 found = self.contents.get(wanted.place)
                 problem = _difference(write, found)
                 if problem is not None:
-                    return _refusal(wanted, f"in the log, {problem}")
+                    return Refusal.of(wanted, Reason.READ_BACK, f"in the log, {problem}")
                 if self._registry is not None:
                     problem = await self._served(self._registry, write)
-                return None if problem is None else _refusal(wanted, f"the registry: {problem}")
+                if problem is None:
+                    return None
+                return Refusal.of(wanted, Reason.READ_BACK, f"the registry: {problem}")
             case SetCompatibility() | SetMode():
                 return None  # the log has it; some registries do not read it
             case _:
@@ -181,13 +183,3 @@ def _difference(
     if found is not None and found.deleted != isinstance(write, SoftDelete):
         return "it is deleted" if found.deleted else "it is not deleted"
     return difference(wanted, found)
-
-
-def _refusal(version: SchemaVersion, detail: str) -> Refusal:
-    return Refusal(
-        reason=Reason.READ_BACK,
-        subject=version.subject,
-        version=version.version,
-        id=version.id,
-        detail=detail,
-    )

@@ -107,7 +107,7 @@ class RestTarget:
                 case SetCompatibility() | SetMode():
                     done[write] = await self._setting(write)
                 case Register(wanted) | SoftDelete(wanted) | HardDelete(wanted) if problem:
-                    done[write] = _refusal(wanted, Reason.ID_IGNORED, problem)
+                    done[write] = Refusal.of(wanted, Reason.ID_IGNORED, problem)
                 case SoftDelete() | HardDelete():
                     done[write] = await self._delete(write)
                 case Register():
@@ -130,12 +130,12 @@ class RestTarget:
             wanted = write.wanted
             if any(reason is Reason.ID_IGNORED for _, reason, _ in wrong):
                 detail = "the registry gave an earlier version another id"
-                done[write] = _refusal(wanted, Reason.ID_IGNORED, detail)
+                done[write] = Refusal.of(wanted, Reason.ID_IGNORED, detail)
                 continue
             try:
                 answered = await self._client.register(wanted)
             except RefusedError as error:
-                done[write] = _refusal(wanted, Reason.REGISTRY, str(error))
+                done[write] = Refusal.of(wanted, Reason.REGISTRY, str(error))
                 continue
             ids[write] = wanted.id if answered is None else answered
             if ids[write] == wanted.id:
@@ -151,7 +151,7 @@ class RestTarget:
                 wrong.append((write, Reason.READ_BACK, what))
         for write, reason, what in wrong:
             left = await self._undo(write.wanted, ids[write])
-            done[write] = _refusal(write.wanted, reason, f"{what}; {left}")
+            done[write] = Refusal.of(write.wanted, reason, f"{what}; {left}")
         return done
 
     async def _read_back(
@@ -183,9 +183,9 @@ class RestTarget:
             await self._client.delete(*wanted.place, permanent=hard)
             left = await self._client.version(*wanted.place, deleted=hard)
         except RefusedError as error:
-            return _refusal(wanted, Reason.REGISTRY, str(error))
+            return Refusal.of(wanted, Reason.REGISTRY, str(error))
         if left is not None:
-            return _refusal(wanted, Reason.READ_BACK, "it is there after its deletion")
+            return Refusal.of(wanted, Reason.READ_BACK, "it is there after its deletion")
         self._note(write)
         return None
 
@@ -281,16 +281,6 @@ def _subject_of(write: Write) -> str:
     if isinstance(write, SetCompatibility | SetMode):
         return write.subject
     return write.wanted.subject
-
-
-def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(
-        reason=reason,
-        subject=version.subject,
-        version=version.version,
-        id=version.id,
-        detail=detail,
-    )
 
 
 def _setting_refusal(write: SetCompatibility | SetMode, reason: Reason, detail: str) -> Refusal:

@@ -272,12 +272,12 @@ class TargetSync:
         if isinstance(write, Register):
             wanted = write.wanted
             if self._probed:
-                refused[wanted.place] = _refusal(wanted, Reason.ID_IGNORED, self._probed)
+                refused[wanted.place] = Refusal.of(wanted, Reason.ID_IGNORED, self._probed)
                 return False
             lacking = next((needed for needed in write.needs if needed in refused), None)
             if lacking is not None:
                 detail = f"it refers to {lacking[0]} version {lacking[1]}, which is refused"
-                refused[wanted.place] = _refusal(wanted, Reason.REFERENCE, detail)
+                refused[wanted.place] = Refusal.of(wanted, Reason.REFERENCE, detail)
                 return False
         return True
 
@@ -312,13 +312,3 @@ def _key(write: Write) -> Place | Write:
 
 def _writes(plan: Plan) -> Iterable[Write]:
     return (write for wave in plan.waves for write in wave)
-
-
-def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(
-        reason=reason,
-        subject=version.subject,
-        version=version.version,
-        id=version.id,
-        detail=detail,
-    )

@@ -190,7 +190,7 @@ class Desired:
     def _translated(self, version: SchemaVersion) -> SchemaVersion | Refusal:
         subject = self._target_of(version.subject)
         if isinstance(subject, Unfit):
-            return _refusal(version, Reason.SUBJECT, str(subject))
+            return Refusal.of(version, Reason.SUBJECT, str(subject))
         there = version if subject == version.subject else replace(version, subject=subject)
         references: list[Reference] = []
         for used in version.schema.references:
@@ -198,21 +198,21 @@ class Desired:
             target = self._target_of(used.subject)
             if self.source.get(used.place) is None:
                 detail = f"it refers to {name}, which does not exist"
-                return _refusal(there, Reason.REFERENCE, detail)
+                return Refusal.of(there, Reason.REFERENCE, detail)
             if (
                 isinstance(target, Unfit)
                 or (target, used.version) not in self.versions
                 or self._leads_to_a_circle(used.place)
             ):
                 detail = f"it refers to {name}, which is refused or part of a circle"
-                return _refusal(there, Reason.REFERENCE, detail)
+                return Refusal.of(there, Reason.REFERENCE, detail)
             references.append(Reference(used.name, target, used.version))
         if tuple(references) != version.schema.references:
             there = replace(there, schema=replace(version.schema, references=tuple(references)))
         try:
             fingerprint(there.schema)
         except SchemaTextError as error:
-            return _refusal(there, Reason.SCHEMA, str(error))
+            return Refusal.of(there, Reason.SCHEMA, str(error))
         return there
 
     def _leads_to_a_circle(self, first: Place) -> bool:
@@ -287,13 +287,3 @@ def _keep(places: set[T], place: T, wanted: bool) -> None:
         places.add(place)
     else:
         places.discard(place)
-
-
-def _refusal(version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
-    return Refusal(
-        reason=reason,
-        subject=version.subject,
-        version=version.version,
-        id=version.id,
-        detail=detail,
-    )

@@ -165,6 +165,16 @@ class Refusal:
     id: SchemaId
     detail: str
 
+    @classmethod
+    def of(cls, version: SchemaVersion, reason: Reason, detail: str) -> Refusal:
+        return cls(
+            reason=reason,
+            subject=version.subject,
+            version=version.version,
+            id=version.id,
+            detail=detail,
+        )
+
     def __str__(self) -> str:
         return (
             f"{self.subject} version {self.version} (id {self.id}): {self.reason.value}:"

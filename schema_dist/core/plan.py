@@ -318,15 +318,7 @@ class _Planning:
         return self.owners[context, version.id]
 
     def refuse(self, version: SchemaVersion, reason: Reason, detail: str) -> None:
-        self.refusals.append(
-            Refusal(
-                reason=reason,
-                subject=version.subject,
-                version=version.version,
-                id=version.id,
-                detail=detail,
-            )
-        )
+        self.refusals.append(Refusal.of(version, reason, detail))
 
     def report_foreign(self) -> None:
         """Versions in distributed subjects that neither the source has nor Keyway wrote."""
