@@ -54,6 +54,7 @@ from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import VirtualLoop, now_ms, run, settle
 from tests.test_alerts_of_distribution import STORIES as DISTRIBUTION
+from tests.test_alerts_of_nodes import STORIES as NODES
 
 RULES = rules()
 PLACE = TopicPartition("orders", b"t" * 16, 3)
@@ -62,7 +63,7 @@ STORIES = Stories()
 
 
 def test_every_rule_has_its_story() -> None:
-    assert STORIES.keys() | DISTRIBUTION.keys() == RULES.keys()
+    assert STORIES.keys() | NODES.keys() | DISTRIBUTION.keys() == RULES.keys()
 
 
 # ------------------------------------------------------------------------------------------ a node

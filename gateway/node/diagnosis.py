@@ -88,6 +88,7 @@ class Redis:
     eviction: str
     round_trip_s: float
     clock_off_s: float  # its clock, less that of this machine
+    replicas_wanted: int | None = None  # to write; None: not told, or no Sentinels
 
 
 def ok(check: str, found: str) -> Finding:
@@ -252,6 +253,7 @@ def of_silent_redis(reason: str) -> Iterator[Finding]:
 
 def of_redis(redis: Redis) -> Iterator[Finding]:
     yield from _answering(redis)
+    yield from _replicas(redis)
     yield from _persistence(redis)
     off = abs(redis.clock_off_s)
     if off > CLOCK_OFF_S_MAX:
@@ -275,6 +277,16 @@ def _answering(redis: Redis) -> Iterator[Finding]:
             "Redis",
             f"maxmemory-policy is {redis.eviction}: leases and settled records may be evicted",
             "set maxmemory-policy to noeviction",
+        )
+
+
+def _replicas(redis: Redis) -> Iterator[Finding]:
+    if redis.replicas_wanted == 0:
+        yield warning(
+            "Redis",
+            "Sentinels name it, and it writes without a replica: cut off, it goes on beside the"
+            " next primary",
+            "set min-replicas-to-write to 1, with three servers (docs/several-nodes.md)",
         )
 
 

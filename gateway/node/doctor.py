@@ -46,6 +46,7 @@ from gateway.node.diagnosis import (
     warning,
 )
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
+from gateway.node.other_nodes import look_at_nodes
 from gateway.node.redis_state import configured
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.upstream.cluster import Upstream
@@ -71,6 +72,7 @@ async def look(config: Config) -> list[Finding]:
         found += of_cluster(cluster)
         found += of_permissions(cluster, dead_letter_topics(config))
     found += await _redis(config.state)
+    found += await look_at_nodes(config, None if cluster is None else cluster.cluster_id)
     brokers = None if cluster is None else [it.broker_id for it in cluster.brokers]
     found += await _ports(config, brokers)
     return found
@@ -169,22 +171,23 @@ async def _config_error(upstream: Upstream) -> str:
 async def _redis(state: StateSection) -> list[Finding]:
     if state.redis_url is None:
         return [_embedded(state.directory)]
+    address = configured(state.redis_url.get_secret_value())
     client = RedisClient.from_pool(
-        configured(state.redis_url.get_secret_value()).pool(
+        address.pool(
             socket_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
             socket_connect_timeout=DOCTOR_ANSWER_MS_MAX / 1000,
             decode_responses=True,
         )
     )
     try:
-        return list(of_redis(await _facts(client)))
+        return list(of_redis(await _facts(client, by_sentinels=bool(address.sentinels))))
     except (RedisError, OSError, TimeoutError) as error:
         return list(of_silent_redis(str(error) or "in time"))
     finally:
         await client.aclose()
 
 
-async def _facts(client: RedisClient) -> Redis:
+async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
     await cast(Awaitable[object], client.ping())  # connects
     times = []
     for _ in range(DOCTOR_PINGS):
@@ -198,6 +201,13 @@ async def _facts(client: RedisClient) -> Redis:
         save = (await client.config_get("save")).get("save")
     except RedisError:  # CONFIG is often closed where Redis is rented
         save = None
+    replicas = None
+    if by_sentinels:
+        try:
+            told = (await client.config_get("min-replicas-to-write")).get("min-replicas-to-write")
+            replicas = None if told is None else int(told)
+        except RedisError:
+            replicas = None
     statuses = (info.get("rdb_last_bgsave_status"), info.get("aof_last_write_status"))
     return Redis(
         version=str(info.get("redis_version", "of an unknown version")),
@@ -208,6 +218,7 @@ async def _facts(client: RedisClient) -> Redis:
         eviction=str(info.get("maxmemory_policy", "")),
         round_trip_s=sorted(times)[len(times) // 2],
         clock_off_s=clock_off_s,
+        replicas_wanted=replicas,
     )
 
 

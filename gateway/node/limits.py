@@ -22,4 +22,5 @@ WORKER_LASTED_S_MIN = 60.0  # a worker that ran so long is started again without
 WORKER_STOP_S_MAX = 30.0  # for a worker to hand over, drain and commit
 WORKERS_MAX = 16
 DOCTOR_ANSWER_MS_MAX = 5_000  # of one question of `keyway doctor`
+DOCTOR_NODES_MAX = 64  # others that are asked
 DOCTOR_PINGS = 10  # of Redis; the median counts

@@ -55,7 +55,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         process.hangup,
         limits,
     )
-    nodes = routing.build(config, cluster.room, server.room, redis.room.client)
+    nodes = routing.build(config, cluster.room, server.room, redis.room.client, now_ms)
     owners = nodes.room.owners
     groups = members.build(config, cluster.room, server.room, owners, redis.room.client, now_ms)
     window = windows.build(

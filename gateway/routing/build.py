@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,17 @@ from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
 from gateway.routing.metrics import ADOPTED, NodesCollector
+from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
 from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
 from gateway.routing.shared_topics import SharedTopics
 from gateway.upstream.build import UpstreamRoom
 
 log = structlog.get_logger("keyway.nodes")
+
+# Facts of a node that others read.
+SETTINGS = "groups"
+CLOCK_OFF_MS = "clock_off_ms"
 
 _FORMAT = "3"  # of what nodes tell each other
 
@@ -40,7 +46,11 @@ class RoutingRoom:
 
 
 def build(
-    config: Config, upstream: UpstreamRoom, listen: ListenRoom, redis: Redis
+    config: Config,
+    upstream: UpstreamRoom,
+    listen: ListenRoom,
+    redis: Redis,
+    now_ms: Callable[[], int],
 ) -> Part[RoutingRoom]:
     """Starts behind the upstream, whose cluster id all nodes must share."""
     node_id = config.nodes.id
@@ -50,19 +60,15 @@ def build(
             room=RoutingRoom(Alone(), None),
             start=lambda: _refuse_company(config, redis),
         )
-    facts = {"admin": _rest_address(config), "groups": _digest(config)}
+    facts = {"admin": _rest_address(config), SETTINGS: settings_digest(config)}
     adoption = Adoption()
+    table = SharedTable(redis, secrets.token_hex(8), now_ms)
     owners = SharedOwners(
         node_id,
-        SharedTable(redis, secrets.token_hex(8)),
+        table,
         serves=lambda: endpoints_of(listen.server.listening),
-        agreed=lambda: {
-            "upstream cluster": str(upstream.cluster.topology.cluster_id),
-            "format": _FORMAT,
-            "listen.slots_per_broker": str(config.listen.slots_per_broker),
-            "names of listeners": ", ".join(sorted(it.name for it in config.listen.all())),
-        },
-        facts=lambda: {**facts, ADOPTED: adoption.lowest()},
+        agreed=lambda: agreed_settings(config, str(upstream.cluster.topology.cluster_id)),
+        facts=lambda: {**facts, ADOPTED: adoption.lowest(), CLOCK_OFF_MS: table.clock_off_ms},
     )
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)
@@ -78,16 +84,18 @@ def build(
         listen.server.listening.show_elsewhere(by_listener(owners.endpoints()))
 
     owners.on_change(show)
+    moves = PendingMoves(time.monotonic)
+    owners.on_change(lambda: moves.look(owners.routing.next_owners))
 
     async def troubles() -> Sequence[Trouble]:
         return [Trouble(f"other nodes are not heard: {owners.trouble}")] if owners.trouble else []
 
+    def differing() -> list[str]:
+        rows = [row for row in owners.rows if row.alive_ms > 0]
+        return [row.node.id for row in rows if row.facts.get(SETTINGS) != facts[SETTINGS]]
+
     def warnings() -> Sequence[str]:
-        others = [
-            row.node.id
-            for row in owners.rows
-            if row.alive_ms > 0 and row.facts.get("groups") != facts["groups"]
-        ]
+        others = differing()
         return [f"nodes {', '.join(others)} have other settings of groups"] if others else []
 
     def figures() -> Mapping[str, Any]:
@@ -100,7 +108,7 @@ def build(
         troubles=troubles,
         warnings=warnings,
         figures=figures,
-        collectors=(NodesCollector(owners),),
+        collectors=(NodesCollector(owners, moves, differing, lambda: table.clock_off_ms),),
         start=owners.enter,
         background=(owners.run, topics.run),
     )
@@ -141,7 +149,7 @@ async def _refuse_company(config: Config, redis: Redis) -> None:
     if config.state.redis_url is None:
         return
     try:
-        living = await living_nodes(redis)
+        living = [row.node.id for row in await living_nodes(redis)]
     except RoutingUnavailable as error:
         log.warning("other_nodes_not_looked_for", reason=str(error))
         return
@@ -162,7 +170,17 @@ def _rest_address(config: Config) -> str:
     return f"[{host}]:{config.admin.port}" if ":" in host else f"{host}:{config.admin.port}"
 
 
-def _digest(config: Config) -> str:
+def agreed_settings(config: Config, cluster_id: str) -> dict[str, str]:
+    """What all nodes must have alike; a node that does not is refused."""
+    return {
+        "upstream cluster": cluster_id,
+        "format": _FORMAT,
+        "listen.slots_per_broker": str(config.listen.slots_per_broker),
+        "names of listeners": ", ".join(sorted(it.name for it in config.listen.all())),
+    }
+
+
+def settings_digest(config: Config) -> str:
     """Tells whether two nodes have the same settings of groups."""
     sections = [section.model_dump(mode="json") for section in config.groups]
     return hashlib.sha256(json.dumps(sections, sort_keys=True).encode()).hexdigest()[:16]

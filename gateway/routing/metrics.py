@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gateway.core.routing.adoption import of_cluster
+from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import SharedOwners
 
 ADOPTED = "adopted"  # the fact of a node that says how far its clients have come
@@ -17,6 +18,9 @@ ADOPTED = "adopted"  # the fact of a node that says how far its clients have com
 @dataclass(slots=True, eq=False)
 class NodesCollector(Collector):
     owners: SharedOwners
+    moves: PendingMoves
+    differing: Callable[[], Sequence[str]]  # live nodes with other settings than this one's
+    clock_off_ms: Callable[[], float | None]
 
     def collect(self) -> Iterator[Metric]:
         owners = self.owners
@@ -46,3 +50,38 @@ class NodesCollector(Collector):
             "The lowest that clients of all nodes were served with Metadata; 0: not adopted yet",
             of_cluster(said) or 0,
         )
+        yield from self._amiss()
+
+    def _amiss(self) -> Iterator[Metric]:
+        owners = self.owners
+        silent = GaugeMetricFamily(
+            "keyway_nodes_silent_seconds",
+            "How long a node has counted as dead that did not leave; for an hour",
+            labels=["node"],
+        )
+        for row in owners.rows:
+            if row.alive_ms <= 0:
+                silent.add_metric([row.node.id], -row.alive_ms / 1000)
+        yield silent
+        yield GaugeMetricFamily(
+            "keyway_nodes_unowned_brokers",
+            "Virtual brokers that no live node owns",
+            len(owners.unowned()),
+        )
+        yield GaugeMetricFamily(
+            "keyway_nodes_moving_seconds",
+            "How long the longest move of a virtual broker has been pending; 0: none is",
+            self.moves.longest_s(),
+        )
+        yield GaugeMetricFamily(
+            "keyway_nodes_other_settings",
+            "Live nodes with other settings of groups than this one",
+            len(self.differing()),
+        )
+        off_ms = self.clock_off_ms()
+        if off_ms is not None:
+            yield GaugeMetricFamily(
+                "keyway_nodes_clock_off_seconds",
+                "The clock of the Redis that all nodes share, less that of this node",
+                off_ms / 1000,
+            )

@@ -188,6 +188,12 @@ class SharedOwners:
     def others(self) -> list[str]:
         return sorted(self._live.keys() - {self.node_id})
 
+    def unowned(self) -> list[int]:
+        """Virtual brokers that no live node owns, also those that nobody listens for any more."""
+        served = {broker for node in self._live.values() for broker in node.serves}
+        brokers = served | self.routing.owners.keys()
+        return sorted(it for it in brokers if self.routing.owners.get(it) not in self._live)
+
     # ------------------------------------------------------------------------------ start and stop
 
     async def enter(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -50,11 +50,17 @@ class View:
 
 
 class SharedTable:
-    """`incarnation` differs between two processes of the same node."""
+    """`incarnation` differs between two processes of the same node. `now_ms`: its clock, which is
+    compared with that of Redis.
+    """
 
-    def __init__(self, redis: Redis, incarnation: str) -> None:
+    def __init__(
+        self, redis: Redis, incarnation: str, now_ms: Callable[[], int] | None = None
+    ) -> None:
         self._redis = redis
         self.incarnation = incarnation
+        self.clock_off_ms: float | None = None  # the clock of Redis, less that of this node
+        self._now_ms = now_ms
         self._script = resources.files("gateway.routing").joinpath("routing.lua").read_text()
 
     async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
@@ -65,6 +71,7 @@ class SharedTable:
             "agreed": dict(agreed),
             "facts": dict(facts),
         }
+        began_ms = None if self._now_ms is None else self._now_ms()
         answer = await self._call(
             "beat",
             node.id,
@@ -74,6 +81,8 @@ class SharedTable:
         )
         if answer[0] == _TAKEN:
             raise NodeTaken(node.id, int(answer[1]) // 1000 + 1)
+        if began_ms is not None and self._now_ms is not None:
+            self.clock_off_ms = int(answer[0]) / 1000 - (began_ms + self._now_ms()) / 2
         try:
             return _view(answer)
         except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -111,8 +120,8 @@ class SharedTable:
             raise RoutingUnavailable(str(error) or "Redis does not answer in time") from error
 
 
-async def living_nodes(redis: Redis) -> list[str]:
-    """The ids of the nodes that share this Redis and are alive. Raises RoutingUnavailable."""
+async def living_nodes(redis: Redis) -> list[NodeRow]:
+    """Those that share this Redis and are alive, by id. Raises RoutingUnavailable."""
     try:
         async with asyncio.timeout(BEAT_S_MAX):
             stored: dict[Any, Any] = await redis.hgetall(KEY)
@@ -121,7 +130,7 @@ async def living_nodes(redis: Redis) -> list[str]:
         raise RoutingUnavailable(str(error) or "Redis does not answer in time") from error
     now_us = seconds * 1_000_000 + micros
     rows = [_row(name, row, now_us) for name, row in stored.items() if name.startswith(_NODE)]
-    return sorted(row.node.id for row in rows if row.alive_ms > 0)
+    return sorted((row for row in rows if row.alive_ms > 0), key=lambda row: row.node.id)
 
 
 def _view(answer: Sequence[Any]) -> View:

@@ -15,9 +15,13 @@ from gateway.node.process import process_part
 from gateway.node.redis_state import RunningRedis
 from gateway.node.wiring import Process, wire
 from gateway.part import Part
+from gateway.routing.metrics import NodesCollector
+from gateway.routing.moves import PendingMoves
+from gateway.routing.owners import SharedOwners
 from offsets.metrics import Metrics as OffsetsMetrics
 from schema_dist.metrics import Metrics as SchemasMetrics
 from spark.links.metrics import LinkCollector
+from tests.rig.table_in_memory import Shared, TableInMemory
 
 TARGET = frozenset({"instance", "job"})  # Prometheus adds them
 _SAMPLES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -49,11 +53,22 @@ def parts() -> list[Part[object]]:
 def _collectors() -> Iterator[Collector]:
     for part in parts():
         yield from part.collectors
+    yield _of_several_nodes()
     yield Refusals()
     yield HealthCollector(Health(True, (), {}))
     yield LinkCollector(list)
     for metrics in (OffsetsMetrics(), SchemasMetrics()):
         yield from (it for it in vars(metrics).values() if isinstance(it, MetricWrapperBase))
+
+
+def _of_several_nodes() -> Collector:
+    async def collector() -> Collector:
+        table = TableInMemory(Shared(), "i")
+        owners = SharedOwners("a", table, serves=dict, agreed=dict, facts=dict)
+        moves = PendingMoves(lambda: 0.0)
+        return NodesCollector(owners, moves, list, lambda: table.clock_off_ms)
+
+    return asyncio.run(collector())
 
 
 def _families(collector: Collector) -> Iterable[tuple[str, str, tuple[str, ...]]]:

@@ -123,6 +123,10 @@ class History:
         assert expr.modifier is None or expr.modifier.matching is None
         left, right = self._evaluate(expr.lhs, at_s), self._evaluate(expr.rhs, at_s)
         op = str(expr.op)
+        if op == "or":
+            assert isinstance(left, dict)
+            assert isinstance(right, dict)
+            return right | left
         if op in ("and", "unless"):
             assert isinstance(left, dict)
             assert isinstance(right, dict)

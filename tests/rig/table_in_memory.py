@@ -27,6 +27,7 @@ class TableInMemory(SharedTable):
     def __init__(self, shared: Shared, incarnation: str) -> None:
         self.shared = shared
         self.incarnation = incarnation
+        self.clock_off_ms = 0.0
 
     def _reach(self) -> None:
         if self.shared.down:

@@ -296,7 +296,7 @@ class Process:
         )
         reading = cast(Any, SimpleNamespace(reader=reader, dead_letters=ScriptedDeadLetters()))
         redis = cast(Any, self.link)
-        nodes = routing_build.build(config, upstream, listen, redis)
+        nodes = routing_build.build(config, upstream, listen, redis, self.now_ms)
         shared = nodes.room.shared
         assert shared is not None
         self.owners = shared
