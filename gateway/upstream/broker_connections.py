@@ -8,8 +8,9 @@ import structlog
 
 from gateway.core.cluster.topology import Topology
 from gateway.core.wire.schema import Message
-from gateway.upstream.connection import BrokerConnection, LongAnswers
+from gateway.upstream.connection import BrokerConnection
 from gateway.upstream.errors import TimedOut, Unreachable, UpstreamError
+from gateway.upstream.frames import LongAnswers
 from gateway.upstream.settings import Address, UpstreamSettings
 
 log = structlog.get_logger("keyway.upstream")

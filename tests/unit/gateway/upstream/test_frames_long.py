@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 
 from gateway.core.wire.apis import ApiKey
-from gateway.upstream.connection import Frames, LongAnswers
 from gateway.upstream.errors import Unreachable
+from gateway.upstream.frames import Frames, LongAnswers
 from gateway.upstream.limits import LONG_ANSWER_BYTES
 
 LONG = LONG_ANSWER_BYTES + 1_000
