@@ -71,10 +71,33 @@ class ConnectionState:
         sasl = self._requests.sasl
         return None if sasl is None else sasl.principal
 
+    def logged_in(self) -> None:
+        """The gateway has authenticated the client: its requests may go upstream from now on."""
+        self._requests.authenticated = True
+
+    def hold(self) -> None:
+        """No request of the client begins until `release`."""
+        self._requests.held = True
+
+    def release(self, now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        self._requests.held = False
+        if not self._ended:
+            try:
+                self._requests.resume(effects, now_ns)
+            except Stop as stop:
+                self._end(stop.failed, effects)
+        return effects
+
     @property
     def muted_until_ns(self) -> int:
         """The client's next request waits for its account: `unmute` then. 0: it does not."""
         return self._requests.muted_until_ns
+
+    @property
+    def answered_all(self) -> bool:
+        """As `idle`, and what has not begun does not count."""
+        return not self._calls and self._requests.answered_all
 
     @property
     def calls_open(self) -> int:

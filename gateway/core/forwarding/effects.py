@@ -18,6 +18,7 @@ class Rules:
     local: dict[int, tuple[int, int]]  # answered by the gateway
     frame_bytes_max: int = FRAME_BYTES_MAX
     sasl: bool = False  # upstream serves only clients that have authenticated
+    login: bool = False  # the gateway itself does: before it, a client may only log in
     slots: Slots = ONE_SLOT  # of each upstream broker
 
 
@@ -69,6 +70,7 @@ class Fault(Enum):
     HTTP = "HTTP on the Kafka port"
     FRAME_SIZE = "frame size out of range"
     UNAUTHENTICATED = "long request before authentication"
+    NOT_LOGGED_IN = "request before the login"
     HEADER = "malformed request header"
     UNKNOWN_API = "API key that is not served"
     UNSUPPORTED_VERSION = "API version that is not served"

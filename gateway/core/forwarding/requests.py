@@ -61,6 +61,7 @@ API_VERSIONS: Final = 18
 DESCRIBE_CONFIGS: Final = 32
 
 _SASL: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+_BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _BROKER_RESOURCE: Final = 4  # ConfigResource.Type
 
 _PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
@@ -98,7 +99,8 @@ class Requests:
     """`calls` is the queue shared with the stream of responses."""
 
     def __init__(self, rules: Rules, calls: deque[Call], counts: ApiCounts) -> None:
-        self.authenticated = not rules.sasl
+        self.authenticated = not (rules.sasl or rules.login)
+        self.held = False  # no request begins: upstream is asked for something else first
         self.sasl: SaslWatch | None = SaslWatch() if rules.sasl else None
         self.account: Account | None = None  # None: nothing limits this client
         self.muted_until_ns = 0  # its next request waits for its account; 0: it does not
@@ -137,6 +139,11 @@ class Requests:
     def idle(self) -> bool:
         local = self._parked is not None or self._answering_bytes > 0
         return not (local or self.mid_frame or self._waiting or self._injections)
+
+    @property
+    def answered_all(self) -> bool:
+        """No request is with a handler, waits for one, or is partly upstream."""
+        return self._parked is None and not self._answering_bytes and not self._left
 
     @property
     def mid_frame(self) -> bool:
@@ -209,7 +216,8 @@ class Requests:
 
     def _stands_still(self) -> bool:
         local = self._parked is not None or self._answering_bytes > 0
-        return local or self.muted_until_ns > 0 or len(self._calls) >= PIPELINED_REQUESTS_MAX
+        busy = self.held or len(self._calls) >= PIPELINED_REQUESTS_MAX
+        return local or busy or self.muted_until_ns > 0
 
     def _read(self, chunk: Chunk) -> None:
         while chunk.at < chunk.end:
@@ -258,7 +266,7 @@ class Requests:
         if self._must_wait(api_key):
             return False
         if self._is_local(api_key, version):
-            reply = self._refusal(api_key, correlation_id)
+            reply = self._refusal(api_key, version, correlation_id)
             self._collect_all(_Collected(api_key, size, reply=reply), chunk)
         elif api_key == DESCRIBE_CONFIGS or (self.sasl is not None and api_key in _SASL):
             call = Call(self._kind(api_key, version), api_key, version, correlation_id)
@@ -304,6 +312,8 @@ class Requests:
     def _check_size(self, api_key: int, size: int) -> None:
         """Raises Stop: too long for its API, or for a client that nobody knows yet."""
         fault = Fault.FRAME_SIZE
+        if self._rules.login and not self.authenticated and api_key not in _BEFORE_LOGIN:
+            raise _stop(Fault.NOT_LOGGED_IN, f"api_key={api_key}")
         if api_key in (API_VERSIONS, SASL_HANDSHAKE):
             limit = HANDSHAKE_BYTES_MAX
         elif api_key == SASL_AUTHENTICATE:
@@ -328,18 +338,26 @@ class Requests:
         self._walking = True
 
     def _is_local(self, api_key: int, version: int) -> bool:
+        if api_key == SASL_HANDSHAKE and version == 0:
+            return True  # Tokens would follow without any frame header (KIP-152).
         served = self._rules.local.get(api_key)
         if served is not None:
             if not served[0] <= version <= served[1]:
                 raise _unsupported(api_key, version, served)
             return True
         if api_key == API_VERSIONS:
-            return version > self._rules.rewritten[API_VERSIONS][1]
-        # After SaslHandshake v0, tokens would follow without any frame header (KIP-152).
-        return api_key == SASL_HANDSHAKE and version == 0
+            return self._answers_versions or version > self._rules.rewritten[API_VERSIONS][1]
+        return False
 
-    def _refusal(self, api_key: int, correlation_id: int) -> bytes | None:
-        if api_key in self._rules.local:
+    @property
+    def _answers_versions(self) -> bool:
+        """Before its login no request of a client goes upstream."""
+        return self._rules.login and not self.authenticated
+
+    def _refusal(self, api_key: int, version: int, correlation_id: int) -> bytes | None:
+        """None: a handler answers."""
+        served = self._rules.local.get(api_key) or self._rules.rewritten.get(api_key)
+        if served is not None and served[0] <= version <= served[1]:
             return None
         error = _UNSUPPORTED_VERSION
         if api_key == API_VERSIONS:

@@ -105,7 +105,8 @@ def write(
     elif shown.api_key == ApiKey.DESCRIBE_CONFIGS:
         if asked is not None and slots.is_extra(asked):
             named_for_client(message["Results"], {str(slots.upstream(asked)): str(asked)})
-        protocol = ("SASL_" if rules.sasl else "") + ("SSL" if secure else "PLAINTEXT")
+        sasl = rules.sasl or rules.login
+        protocol = ("SASL_" if sasl else "") + ("SSL" if secure else "PLAINTEXT")
         _move_configs(message, addresses, protocol)
     else:
         assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
@@ -128,15 +129,20 @@ class OfferedApis:
         """The frame for the client, with its size prefix. Raises WireError."""
         key, version = response.api_key, response.version
         header = parse_response_header(key, version, response.payload)
-        theirs = response.payload[header.body_at :]
+        ours = self.body(response, header.body_at)
+        return response_frame(key, version, header.correlation_id, ours)
+
+    def body(self, response: Rewrite, body_at: int) -> bytes:
+        """What stands behind the header of the frame. Raises WireError."""
+        version, theirs = response.version, response.payload[body_at:]
         ours = self._known.get((version, theirs))
         if ours is None:
             frame = write(read(response), {}, self._rules)
-            ours = frame[SIZE_BYTES + header.body_at :]
+            ours = frame[SIZE_BYTES + body_at :]
             if len(self._known) >= _OFFERS_MAX:
                 self._known.clear()
             self._known[version, theirs] = ours
-        return response_frame(key, version, header.correlation_id, ours)
+        return ours
 
 
 def _api_versions_version(payload: bytes, body_at: int, version: int) -> int:

@@ -56,10 +56,18 @@ def rules(
     *,
     frame_bytes_max: int = FRAME_BYTES_MAX,
     sasl: bool = False,
+    terminated: bool = False,
+    login: bool = False,
     slots: Slots = ONE_SLOT,
 ) -> Rules:
-    """`local`: the API keys that have a handler."""
+    """`local`: the API keys that have a handler. `terminated`: SASL ends at the gateway; `login`:
+    clients have to log in with it.
+    """
     served_here = {int(key): (APIS[key].min_version, APIS[key].max_version) for key in local}
+    if (
+        terminated
+    ):  # both are the gateway's; v0 of the handshake is followed by tokens without headers
+        served_here |= {int(ApiKey.SASL_HANDSHAKE): (1, 1), int(ApiKey.SASL_AUTHENTICATE): (0, 2)}
     rewritten = {
         int(key): (0 if key in _PASS_WHEN_OLD else APIS[key].min_version, APIS[key].max_version)
         for key in REWRITTEN
@@ -79,6 +87,7 @@ def rules(
         local=served_here,
         frame_bytes_max=frame_bytes_max,
         sasl=sasl,
+        login=login,
         slots=slots,
     )
 

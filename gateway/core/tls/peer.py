@@ -44,6 +44,7 @@ class TlsFacts:
     cipher: str
     server_name: str | None  # that the client asked for (SNI)
     peer: PeerCertificate | None
+    peer_expires_s: float | None = None  # the end of that certificate, seconds since the epoch
 
 
 def peer_certificate(verified: Mapping[str, Any] | None) -> PeerCertificate | None:
