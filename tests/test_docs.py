@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from gateway.cli.main import app
 from gateway.config.admin import MaskRule, TokenSection
+from gateway.config.authentication import AuthenticationSection, BearerSection
 from gateway.config.client_limits import LimitSection
 from gateway.config.file import Config, load
 from gateway.config.groups import FilterRule, GroupSection
@@ -64,11 +65,16 @@ def test_the_example_has_every_option() -> None:
     raw: dict[str, Any] = yaml.safe_load(uncommented())
     listen = dict(raw["listen"])
     alternatives = {name: listen.pop(name) for name in ("listeners", "sni")}
+    login = listen["authentication"]
+    tokens = login.pop("oauthbearer")  # for another mechanism
+    BearerSection.model_validate(tokens)
     everything = Config.model_validate({**raw, "listen": listen})
     named = {"name": "x", "tls": listen["tls"], "sni": alternatives["sni"]}
     Config.model_validate({"listen": [*alternatives["listeners"], {**named, "host": "::1"}]})
     assert alternatives["sni"].keys() == fields_of(ServerNamesSection)
     assert listen["tls"].keys() == fields_of(ListenerTls)
+    assert {*login, "oauthbearer"} == fields_of(AuthenticationSection)
+    assert {*tokens, "jwks_file"} == fields_of(BearerSection)
     assert raw.keys() == fields_of(Config)
     for name, section in everything:
         if name not in ("groups", "limits"):

@@ -25,7 +25,8 @@ from gateway.admin.problems import answered
 from gateway.admin.tokens import Caller
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.wire.apis import ApiKey
-from gateway.listen.connection import ClientConnection, ConnectionId
+from gateway.listen.answering import ConnectionId
+from gateway.listen.connection import ClientConnection
 from gateway.listen.server import Server
 from gateway.members.groups import Groups
 from gateway.upstream.build import Brokers
@@ -120,7 +121,7 @@ def _brokers(
     page: Sequence[Broker],
     following: str | None,
 ) -> BrokerList:
-    upstream_id = server.rules.slots.upstream
+    upstream_id = server.settings.slots.upstream
     clients = Counter(
         None if client.broker_id is None else upstream_id(client.broker_id)
         for client in server.connections.values()

@@ -28,6 +28,7 @@ from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Watching
 from gateway.cli.serve import serve
 from gateway.cli.token import token
 from gateway.cli.top import top
+from gateway.cli.user import user
 
 app = typer.Typer(
     name="keyway",
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(doctor)
 app.command()(token)
+app.command()(user)
 app.add_typer(groups.app, name="group")
 app.add_typer(filters.app, name="filter")
 app.add_typer(keys.members, name="member")

@@ -59,6 +59,16 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _identities_at_upstream(self) -> Config:
+        for listener in self.listen.all():
+            if listener.authentication is not None and self.upstream.sasl is None:
+                raise ValueError(
+                    f"listen: the authentication of {listener.name!r} needs upstream.sasl: its"
+                    " clients get users of upstream"
+                )
+        return self
+
     def group(self, name: str) -> GroupSection:
         for section in self.groups:
             if fnmatch.fnmatchcase(name, section.match):

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from gateway.config.authentication import AuthenticationSection, Mechanism
 from gateway.config.section import Port, Section
-from gateway.config.tls import ListenerTls
+from gateway.config.tls import ClientAuth, ListenerTls
 from gateway.core.limits import FRAME_BYTES_MAX, LISTENERS_MAX
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - to be refused
@@ -72,6 +73,17 @@ class ListenerSection(Section):
     """Names in the place of ports: clients come to `bootstrap_port` for all virtual brokers. Needs
     `tls`.
     """
+    authentication: AuthenticationSection | None = None
+    """The gateway authenticates clients itself. Without it: their SASL exchange passes through."""
+
+    @model_validator(mode="after")
+    def _certificates(self) -> ListenerSection:
+        asked = self.authentication is not None and (
+            Mechanism.CERTIFICATE in self.authentication.mechanisms
+        )
+        if asked and (self.tls is None or self.tls.client_auth is not ClientAuth.REQUIRED):
+            raise ValueError("authentication by CERTIFICATE needs tls.client_auth: required")
+        return self
 
     @model_validator(mode="after")
     def _reachable(self) -> ListenerSection:

@@ -16,6 +16,7 @@ from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.certificates import UnusableFiles
 from gateway.listen.client_limits import ClientLimits
+from gateway.listen.login_metrics import LoginCollector
 from gateway.listen.metrics import LimitsCollector, ServerCollector, TopicTrafficCollector
 from gateway.listen.server import TOO_MANY, Server, ServerSettings
 from gateway.listen.tls_metrics import TlsCollector
@@ -62,6 +63,10 @@ def build(
         found = [Trouble(f"{refused} clients refused: {TOO_MANY}")] if refused else []
         return [*found, *(Trouble(line) for line in server.certificates.troubles())]
 
+    def warnings() -> list[str]:
+        logins = [line for it in server.authentications.values() for line in it.warnings()]
+        return [*server.certificates.warnings(), *logins]
+
     async def start() -> None:
         server.start(tasks)
 
@@ -73,14 +78,21 @@ def build(
             TopicTrafficCollector(server.counters.apis.topics),
             TlsCollector(server.certificates, server.handshakes),
             LimitsCollector(limits.accounts),
+            LoginCollector(server.authentications),
         ),
         troubles=troubles,
-        warnings=server.certificates.warnings,
+        warnings=warnings,
         figures=figures,
         start=start,
         background=(
             server.bounds.look_forever,
             server.certificates.look_forever,
+            server.look_for_revoked_forever,
+            *(
+                it.tokens.fetch_forever
+                for it in server.authentications.values()
+                if it.tokens is not None
+            ),
             partial(server.certificates.reload_at, reload),
         ),
         drain=server.drain,

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import structlog
 
@@ -20,6 +19,7 @@ from gateway.core.tls.certificates import expires_s, pem_blocks
 from gateway.listen.limits import CERTIFICATE_WARNING_S, CERTIFICATES_LOOK_S
 from gateway.listen.settings import TlsFiles
 from gateway.listen.tls_context import AskedContext, server_context
+from gateway.listen.watched_file import stat_of
 
 log = structlog.get_logger("keyway.tls")
 
@@ -212,13 +212,4 @@ def _expiring(files: TlsFiles) -> list[Expiring]:
 
 
 def _state_of(files: TlsFiles) -> tuple[object, ...]:
-    return tuple(_stat(path) for path in files.paths())
-
-
-def _stat(path: Path) -> object:
-    """Behind symbolic links: Kubernetes changes the files of a secret by one of these."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        return error.errno
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return tuple(stat_of(path) for path in files.paths())

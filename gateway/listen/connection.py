@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import NewType, Protocol, assert_never
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import assert_never
 
 import structlog
 
 from gateway.core.client_limits.account import Account
 from gateway.core.client_limits.rules import ANONYMOUS, Who
-from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -29,7 +28,6 @@ from gateway.core.forwarding.effects import (
     Fault,
     Intercepted,
     Rewrite,
-    Rules,
     ToClient,
     ToUpstream,
 )
@@ -37,29 +35,30 @@ from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
-    RequestHeader,
     parse_request_header,
     response_head,
 )
 from gateway.core.wire.long_bytes import LongBytes, whole
-from gateway.listen.bounds import AnswerRoom, Bounds
-from gateway.listen.client_limits import ClientLimits, Muting, told
+from gateway.listen.answering import ConnectionId, Node, Request
+from gateway.listen.authentication import SessionEnd
+from gateway.listen.bounds import AnswerRoom
+from gateway.listen.client_limits import Muting, told
+from gateway.listen.client_login import LOGIN_APIS
 from gateway.listen.connection_facts import ConnectionFacts
-from gateway.listen.counters import Counters, Refused
+from gateway.listen.counters import Refused
 from gateway.listen.limits import (
     DISCARDED_BYTES_MAX,
     FIRST_REQUEST_S,
     PAUSE_ABOVE_BYTES,
+    SESSION_END_S,
 )
 from gateway.listen.own_requests import OwnRequests
-from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.socket_pair import SocketPair
 from gateway.listen.sockets import UpstreamSide
 from gateway.upstream.errors import UpstreamError
+from gateway.upstream.opening import Ask
 
 log = structlog.get_logger("keyway.connection")
-
-ConnectionId = NewType("ConnectionId", int)  # never reused within a process
 
 _REFUSALS = {  # faults that are refusals of a client's request
     Fault.TLS: Refused.NOT_KAFKA,
@@ -69,57 +68,8 @@ _REFUSALS = {  # faults that are refusals of a client's request
     Fault.UNKNOWN_API: Refused.NOT_SERVED,
     Fault.UNSUPPORTED_VERSION: Refused.NOT_SERVED,
     Fault.UNAUTHENTICATED: Refused.BEFORE_AUTHENTICATION,
+    Fault.NOT_LOGGED_IN: Refused.BEFORE_AUTHENTICATION,
 }
-
-
-@dataclass(slots=True)
-class Request:
-    """A client's request that the gateway answers.
-
-    Its body is `decode_request(header.api_key, header.api_version, frame, header.body_at)`.
-    """
-
-    header: RequestHeader
-    frame: bytes  # without the size prefix
-    connection: ClientConnection
-    waited_ns: int = NEVER_WAITS  # for records, noted by a handler that does
-
-
-Handler = Callable[[Request], Awaitable[bytes | LongBytes]]  # the response body, encoded
-
-
-class Node(Protocol):
-    """The server, as its connections see it."""
-
-    @property
-    def rules(self) -> Rules: ...
-    @property
-    def handlers(self) -> Mapping[int, Handler]: ...
-    @property
-    def counters(self) -> Counters: ...
-    @property
-    def tasks(self) -> asyncio.TaskGroup: ...
-    @property
-    def bounds(self) -> Bounds: ...
-    @property
-    def limits(self) -> ClientLimits: ...
-
-    async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
-        """Raises UpstreamError."""
-
-    @property
-    def lines(self) -> RepeatedLines: ...
-
-    def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
-        """Its frame for the client, without upstream's addresses. Raises WireError."""
-
-    def opened(self, connection: ClientConnection) -> None: ...
-
-    def disconnected(self, connection: ClientConnection) -> None:
-        """The client is gone."""
-
-    def closed(self, connection: ClientConnection) -> None:
-        """Its upstream connection as well."""
 
 
 # Long: the effects of one connection, which its state (gateway/core/forwarding) asks for.
@@ -144,7 +94,8 @@ class ClientConnection:
         self.counters = node.counters
         self.answer_room = AnswerRoom(node.bounds, connection_id)
         self._node = node
-        self._state = state = ConnectionState(node.rules, node.counters.apis)
+        rules = node.rules_of(listener)
+        self._state = state = ConnectionState(rules, node.counters.apis)
         self.sockets = SocketPair(
             self.facts,
             node.counters,
@@ -160,8 +111,10 @@ class ClientConnection:
         self._draining = False
         self._patience: asyncio.TimerHandle | None = None
         self._muting = Muting(state, self.sockets, self._perform)
+        self._session_over = False
         # Its SASL exchange has not told yet who it is.
-        self._nameless = node.rules.sasl
+        self._nameless = rules.sasl or rules.login
+        self.login = node.login_of(self)
         self._work: set[asyncio.Task[None]] = set()
         self._log = log
 
@@ -194,7 +147,8 @@ class ClientConnection:
     def drain(self) -> None:
         """Ends as soon as everything asked is answered."""
         self._draining = True
-        if self._state.idle and not self.sockets.over:
+        done = self._state.answered_all if self._session_over else self._state.idle
+        if done and not self.sockets.over:
             self._end()
 
     def abort(self) -> None:
@@ -225,6 +179,11 @@ class ClientConnection:
         self._patience = loop.call_later(FIRST_REQUEST_S, self._end_if_silent)
         self.counters.connections_opened += 1
         self._node.opened(self)
+        if self.login is not None and not self.login.begin(f"{host}:{port}", self.facts.tls):
+            self._refuse_login(b"")
+            return
+        if self.login is not None and self.login.principal is not None:
+            self.facts.principal = self.login.principal
         self._place()
         self._log.debug("connected")
 
@@ -254,7 +213,10 @@ class ClientConnection:
 
     async def _connect(self) -> None:
         try:
-            await self._node.connect(self.broker_id, UpstreamSide(self))
+            if self.login is None:
+                await self._node.connect(self.broker_id, UpstreamSide(self))
+            else:
+                await self.login.open_upstream()
         except UpstreamError as error:
             self.sockets.not_connected()
             self._fail("no upstream", detail=str(error))
@@ -329,7 +291,8 @@ class ClientConnection:
             header = parse_request_header(payload)
             api_key = header.api_key
             self._own.client_id = header.client_id
-            handler = self._node.handlers[api_key]
+            login = self.login if api_key in LOGIN_APIS else None
+            handler = self._node.handlers[api_key] if login is None else login.answer
             self.facts.answering = api_key
             # As a broker: nothing more is answered to a client that does not read its answers.
             if not self.sockets.client_takes:
@@ -343,18 +306,18 @@ class ClientConnection:
             self.counters.count_refused(Refused.MALFORMED_REQUEST)
             self._fail("malformed request", api_key=api_key, detail=str(error))
             return
+        except UpstreamError as error:
+            self._fail("no upstream", api_key=api_key, detail=str(error))
+            return
         except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
             self._log.exception("handler_failed", api_key=api_key)
             self._fail("no answer", api_key=api_key)
             return
         self.facts.answering = None
-        if len(body) > LONG_STEP_BYTES:  # it is not copied to stand behind its head
-            parts = body.parts if isinstance(body, LongBytes) else [body]
-            for part in (head, *parts[:-1]):
-                self.sockets.to_client(part)
-            answer = bytes(parts[-1])
-        else:
-            answer = head + whole(body)
+        answer = self._rest_of(head, body)
+        if login is not None and login.refused:
+            self._refuse_login(answer)
+            return
         self._perform(self._state.answered(answer, time.monotonic_ns(), request.waited_ns))
         self._hold_request()
         if not self.sockets.client_takes:
@@ -364,9 +327,62 @@ class ClientConnection:
             self.drain()
         self.sockets.balance()
 
+    def _rest_of(self, head: bytes, body: bytes | LongBytes) -> bytes:
+        """The answer, or what is left of it once all but its end has been sent."""
+        if len(body) <= LONG_STEP_BYTES:
+            return head + whole(body)
+        parts = body.parts if isinstance(body, LongBytes) else [body]
+        for part in (head, *parts[:-1]):  # not copied to stand behind the head
+            self.sockets.to_client(part)
+        return bytes(parts[-1])
+
     def _hold_request(self) -> None:
         self._collected_bytes = self._state.collected_bytes
         self._node.bounds.hold_request(self.id, self._collected_bytes)
+
+    # ---------------------------------------------------------------------------------------- login
+
+    def named(self, principal: str) -> bool:
+        """The gateway has authenticated it. False: a limit has ended it."""
+        self._named(principal)
+        return not self.sockets.over
+
+    def _refuse_login(self, answer: bytes) -> None:
+        self.sockets.to_client(answer)
+        self.counters.count_refused(Refused.LOGIN)
+        self._end()
+
+    def take_over(self, transport: asyncio.Transport) -> None:
+        """An upstream connection that is authenticated: the client's requests may go there."""
+        self._state.logged_in()
+        transport.set_protocol(UpstreamSide(self))
+        self.sockets.connected(transport)
+
+    def end_session(self, why: SessionEnd) -> None:
+        """No request begins any more; what is under way has SESSION_END_S to be answered."""
+        if self.sockets.over or self._session_over:
+            return
+        self._log.info("session_ended", reason=why.value, listener=self.listener)
+        self._session_over = True
+        self._state.hold()
+        asyncio.get_running_loop().call_later(SESSION_END_S, self._end_now)
+        self.drain()
+
+    def _end_now(self) -> None:
+        if not self.sockets.over:
+            self._end()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Ask]:
+        """Inside nothing else goes upstream: no request of the client, and none in its name."""
+        self._state.hold()
+        try:
+            async with self._own.alone() as ask:
+                yield ask
+        finally:
+            if not self._session_over:
+                self._perform(self._state.release(time.monotonic_ns()))
+                self.sockets.balance()
 
     # --------------------------------------------------------------------------------------- limits
 
@@ -433,6 +449,8 @@ class ClientConnection:
         self.sockets.over = True
         self._put_on(None)
         self._muting.end()
+        if self.login is not None:
+            self.login.close()
         self.answer_room.end()
         self._state.forget()
         if self._collected_bytes:

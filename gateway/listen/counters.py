@@ -13,7 +13,8 @@ class Refused(Enum):
 
     TOO_MANY_CLIENTS = "too_many_clients"
     CONNECTION_LIMIT = "connection_limit"  # of a rule of `limits`
-    BEFORE_AUTHENTICATION = "before_authentication"  # a long request
+    BEFORE_AUTHENTICATION = "before_authentication"  # a long request, or one before the login
+    LOGIN = "login"  # that the gateway judges itself
     REQUESTS_HELD = "requests_held"  # the longest request, when all together are too many bytes
     REQUEST_STALLED = "request_stalled"  # the rest of a request never came
     ANSWERS_HELD = "answers_held"  # the longest unread answer, when all together are too many bytes

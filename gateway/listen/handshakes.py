@@ -202,11 +202,13 @@ class Handshake(asyncio.Protocol):
     def _hand_over(self, lower: asyncio.Transport, upper: asyncio.Transport) -> None:
         asked = cast(AskedObject, upper.get_extra_info("ssl_object"))
         cipher = asked.cipher()
+        shown = upper.get_extra_info("peercert")
         facts = TlsFacts(
             version=asked.version() or "",
             cipher=cipher[0] if cipher else "",
             server_name=self._name,
-            peer=peer_certificate(upper.get_extra_info("peercert")),
+            peer=peer_certificate(shown),
+            peer_expires_s=ssl.cert_time_to_seconds(shown["notAfter"]) if shown else None,
         )
         client = self._admit(self._broker_id, facts)
         upper.set_protocol(client)

@@ -61,3 +61,15 @@ TLS_READ_BYTES_MAX = 128 * 1024
 CERTIFICATES_LOOK_S = 5.0  # from one look for changed files to the next
 CERTIFICATE_WARNING_S = 14 * 24 * 3600  # before its end /health warns of a certificate
 REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause
+
+# Logins that the gateway judges itself.
+PASSWORDS_HASHED_AT_ONCE = 2  # each is a thread for milliseconds; the event loop keeps its core
+LOGIN_FILES_LOOK_S = 1.0  # a change is used after two looks, so within 2 s
+SESSION_END_S = 5.0  # for answers that are under way when a session is over
+UPSTREAM_LOGIN_S = 10.0  # TCP, TLS and SASL of an identity together, as the gateway's own
+# Of the issuer's public keys: an hour's outage of the issuer shuts nobody out.
+KEY_SET_S = 300.0  # between two looks
+KEY_SET_SOON_S = 10.0  # the same for a key that is not known
+KEY_SET_TIMEOUT_S = 5.0
+KEY_SET_BYTES_MAX = 1024 * 1024
+KEYS_TRIED_MAX = 16  # for a token that does not name its key; some 0.1 ms each

@@ -5,7 +5,8 @@ The client does not see them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import WireError
@@ -13,6 +14,7 @@ from gateway.core.wire.frames import parse_response_header, request_frame
 from gateway.core.wire.schema import Message
 from gateway.listen.limits import INJECTED_REQUESTS_MAX
 from gateway.upstream.errors import Unreachable
+from gateway.upstream.opening import Ask
 
 _CORRELATION_IDS_FROM = 0x4B00_0000  # tells these requests apart in a dump
 _CORRELATION_IDS = 0x00FF_FFFF
@@ -24,6 +26,8 @@ class OwnRequests:
         self.client_id: str | None = None  # of the client's last request
         self._inject = inject
         self._asking = asyncio.Semaphore(INJECTED_REQUESTS_MAX)
+        self._may_ask = asyncio.Event()  # not while something is asked alone
+        self._may_ask.set()
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next = 0
         self._ended = False
@@ -33,16 +37,29 @@ class OwnRequests:
         connection at a time: this waits for the client's earlier requests.
         """
         async with self._asking:
-            if self._ended:
-                raise Unreachable("the client's connection has ended")
-            self._next = (self._next + 1) & _CORRELATION_IDS
-            correlation_id = _CORRELATION_IDS_FROM + self._next
-            encoded = encode_request(api_key, api_version, body)
-            frame = request_frame(api_key, api_version, correlation_id, self.client_id, encoded)
-            future = asyncio.get_running_loop().create_future()
-            self._asked[correlation_id] = future
-            self._inject(frame, correlation_id)
-            payload = await future
+            await self._may_ask.wait()
+            return await self._ask(api_key, api_version, body)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Ask]:
+        """What else is asked waits until the end of the block."""
+        self._may_ask.clear()
+        try:
+            yield self._ask
+        finally:
+            self._may_ask.set()
+
+    async def _ask(self, api_key: int, api_version: int, body: Message) -> Message:
+        if self._ended:
+            raise Unreachable("the client's connection has ended")
+        self._next = (self._next + 1) & _CORRELATION_IDS
+        correlation_id = _CORRELATION_IDS_FROM + self._next
+        encoded = encode_request(api_key, api_version, body)
+        frame = request_frame(api_key, api_version, correlation_id, self.client_id, encoded)
+        future = asyncio.get_running_loop().create_future()
+        self._asked[correlation_id] = future
+        self._inject(frame, correlation_id)
+        payload = await future
         try:
             header = parse_response_header(api_key, api_version, payload)
             return decode_response(api_key, api_version, payload, header.body_at)

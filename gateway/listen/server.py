@@ -18,7 +18,7 @@ import structlog
 
 from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topology
-from gateway.core.forwarding.effects import Rewrite
+from gateway.core.forwarding.effects import Rewrite, Rules
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.tls.peer import TlsFacts
@@ -26,21 +26,20 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
+from gateway.listen.answering import ConnectionId, Handler, Request
+from gateway.listen.authentication import Authentication
 from gateway.listen.bounds import Bounds
 from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
 from gateway.listen.client_limits import ClientLimits
-from gateway.listen.connection import (
-    ClientConnection,
-    ConnectionId,
-    Handler,
-    Request,
-)
+from gateway.listen.client_login import ClientLogin
+from gateway.listen.connection import ClientConnection
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.handshakes import Handshake, Handshakes
 from gateway.listen.limits import (
     ABORT_S,
     CONNECT_TIMEOUT_S,
     CONNECTS_AT_ONCE,
+    LOGIN_FILES_LOOK_S,
     UPSTREAM_AGAIN_S,
     UPSTREAM_PATIENCE_S,
 )
@@ -81,7 +80,6 @@ class Server:
         self.settings = settings
         self.limits = limits or ClientLimits.of(())
         self.admission = admission or Admission(sys.maxsize)
-        self.answer(handlers)
         self.counters = Counters()
         self.connections: dict[ConnectionId, ClientConnection] = {}
         self._now_ms = now_ms or _monotonic_ms
@@ -100,6 +98,12 @@ class Server:
         self.listening = Listening(settings)
         self.lines = RepeatedLines(self._now_ms)
         self.handshakes = Handshakes(self.lines)
+        self.authentications = {
+            it.name: Authentication(it.name, it.authentication, f"{it.option}.authentication")
+            for it in settings.listeners
+            if it.authentication is not None
+        }
+        self.answer(handlers)
         self.certificates = AllCertificates()
         self._certificates: dict[str, Certificates] = {}  # by listener
         for listener in settings.listeners:
@@ -137,13 +141,22 @@ class Server:
     def answer(self, handlers: Mapping[int, Handler]) -> None:
         """From the next connection on, `handlers` answer their API keys here."""
         self.handlers = handlers
-        self.rules = rules(
-            handlers,
+        self._rules = {it.name: self._rules_for(it) for it in self.settings.listeners}
+        self._offered = {name: OfferedApis(served) for name, served in self._rules.items()}
+
+    def rules_of(self, listener: str) -> Rules:
+        return self._rules[listener]
+
+    def _rules_for(self, listener: ListenerSettings) -> Rules:
+        own = listener.authentication
+        return rules(
+            self.handlers,
             frame_bytes_max=self.settings.frame_bytes_max,
-            sasl=self.settings.upstream_sasl,
+            sasl=own is None and self.settings.upstream_sasl,
+            terminated=own is not None,
+            login=own is not None and len(own.mechanisms) > 0,
             slots=self.settings.slots,
         )
-        self._offered = OfferedApis(self.rules)
 
     def limit(self, rules: Sequence[Rule]) -> None:
         """From now on these limits hold, also for connections that are open."""
@@ -186,7 +199,7 @@ class Server:
 
     def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
         if response.api_key == ApiKey.API_VERSIONS:
-            return self._offered.frame(response)
+            return self._offered[connection.listener].frame(response)
         shown = read(response)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
@@ -195,7 +208,8 @@ class Server:
         self._know(shown.brokers)
         addresses = self.listening.shown(connection.listener)
         secure = connection.listener in self._certificates
-        return write(shown, addresses, self.rules, connection.broker_id, secure=secure)
+        served = self._rules[connection.listener]
+        return write(shown, addresses, served, connection.broker_id, secure=secure)
 
     def _name_topics(self, metadata: Message) -> None:
         """The bytes of these topics count under their names. A client asks for the metadata of a
@@ -239,6 +253,30 @@ class Server:
             else:
                 return []
         return faults or [f"broker {broker_id} is gone"]
+
+    def login_of(self, connection: ClientConnection) -> ClientLogin | None:
+        authentication = self.authentications.get(connection.listener)
+        if authentication is None:
+            return None
+        return ClientLogin(
+            authentication,
+            connection,
+            self._offered[connection.listener],
+            partial(self.connect, connection.broker_id),
+            self.tasks,
+            due=self.lines.due,
+        )
+
+    async def look_for_revoked_forever(self) -> None:
+        """Sessions end whose credentials have gone from the files that they were judged by."""
+        while True:
+            await asyncio.sleep(LOGIN_FILES_LOOK_S)
+            for authentication in self.authentications.values():
+                if await authentication.look():
+                    for connection in list(self.connections.values()):
+                        login = connection.login
+                        if login is not None and login.authentication is authentication:
+                            login.judge_again()
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection

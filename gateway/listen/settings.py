@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.forwarding.rewrite import Address
+from gateway.core.identity.claims import TokenRules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.tls.server_names import ServerNames
 
@@ -29,6 +30,29 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BearerSettings:
+    """Tokens of OAUTHBEARER. Either `jwks_file` or `jwks_url`."""
+
+    rules: TokenRules
+    algorithms: tuple[str, ...]
+    jwks_file: Path | None = None
+    jwks_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationSettings:
+    """The gateway authenticates clients itself. Without `mechanisms` by their certificates."""
+
+    mechanisms: tuple[str, ...]
+    identities_file: Path
+    users_file: Path | None = None
+    plain_passwords: bool = False
+    bearer: BearerSettings | None = None
+    session_lifetime_ms: int = 0  # 0: no limit
+    failed_delay_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
     """Port 0 means any free one; port_base 0 likewise. With `server_names`, `bootstrap_port` is the
     only port.
@@ -41,6 +65,7 @@ class ListenerSettings:
     port_base: int = 9200  # virtual broker n listens on port_base + n
     tls: TlsFiles | None = None
     server_names: ServerNames | None = None
+    authentication: AuthenticationSettings | None = None  # None: upstream authenticates clients
     advertised_port: int | None = None  # of the server names; None: bootstrap_port
     option: str = "listen"  # its place in keyway.yaml, for messages
 

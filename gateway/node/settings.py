@@ -5,13 +5,21 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 
+from gateway.config.authentication import AuthenticationSection, Mechanism
 from gateway.config.file import Config, ConfigError
 from gateway.config.listen import ListenerSection, ListenSection
 from gateway.config.tls import ClientAuth, ListenerTls, ServerTls, TlsVersion
 from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.rewrite import Address as ShownAddress
+from gateway.core.identity.claims import TokenRules
 from gateway.core.tls.server_names import ServerNames
-from gateway.listen.settings import ListenerSettings, ServerSettings, TlsFiles
+from gateway.listen.settings import (
+    AuthenticationSettings,
+    BearerSettings,
+    ListenerSettings,
+    ServerSettings,
+    TlsFiles,
+)
 from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
 
 
@@ -87,7 +95,36 @@ def _listener(section: ListenerSection, option: str) -> ListenerSettings:
         tls=None if section.tls is None else tls_files(section.tls),
         server_names=None if sni is None else ServerNames(sni.bootstrap, sni.broker),
         advertised_port=None if sni is None else sni.advertised_port,
+        authentication=None
+        if section.authentication is None
+        else _authentication(section.authentication),
         option=option,
+    )
+
+
+def _authentication(section: AuthenticationSection) -> AuthenticationSettings:
+    bearer = section.oauthbearer
+    by_certificate = Mechanism.CERTIFICATE in section.mechanisms
+    return AuthenticationSettings(
+        mechanisms=() if by_certificate else tuple(it.value for it in section.mechanisms),
+        identities_file=section.identities_file,
+        users_file=section.users_file,
+        plain_passwords=section.plain_passwords,
+        bearer=None
+        if bearer is None
+        else BearerSettings(
+            rules=TokenRules(
+                issuer=bearer.issuer,
+                audiences=bearer.audience,
+                principal_claim=bearer.principal_claim,
+                skew_s=bearer.clock_skew_ms / 1000,
+            ),
+            algorithms=tuple(it.value for it in bearer.algorithms),
+            jwks_file=bearer.jwks_file,
+            jwks_url=bearer.jwks_url,
+        ),
+        session_lifetime_ms=section.session_lifetime_ms,
+        failed_delay_ms=section.failed_delay_ms,
     )
 
 

@@ -31,6 +31,7 @@ COMMAND_S_MAX = 120.0
 OUTPUT_S_MAX = 60.0
 CONFIGURATION = "keyway.yaml"
 TOOLS = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
@@ -226,12 +227,14 @@ def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
         state=settings.get("state"),
         admin=admin,
         listeners=listeners,
+        sasl=settings.get("upstream", {}).get("sasl"),
     )
     running = Page(node, place)
     running.ports = ports
     # Files that the configuration names are made by the commands before it.
     first = page.index(next(it for it in page if isinstance(it, File))) if listeners else 0
     running.play(page[:first])
+    running.play([it for it in page if isinstance(it, File) and it.name.endswith(".yaml")])
     with node:
         try:
             running.play(page[first:])
@@ -248,11 +251,15 @@ def _placed(
     """
 
     def own_files(section: dict[str, Any]) -> dict[str, Any]:
-        tls = {
-            name: str(place / value) if name.endswith("_file") else value
-            for name, value in section.get("tls", {}).items()
+        own: dict[str, Any] = {
+            part: {
+                name: str(place / value) if name.endswith("_file") else value
+                for name, value in section[part].items()
+            }
+            for part in ("tls", "authentication")
+            if part in section
         }
-        return {**section, "tls": tls} if tls else section
+        return {**section, **own}
 
     listeners = []
     for listener in settings.get("listen", [])[1:]:

@@ -42,15 +42,16 @@ class GatewayProcess:
         admin: Mapping[str, Any] | None = None,
         nodes: Mapping[str, Any] | None = None,
         limits: Sequence[Settings] = (),
+        sasl: Mapping[str, Any] | None = None,
         open_files_max: int | None = None,
         stderr: str | None = None,
         command: Sequence[str] = OF_THE_CHECKOUT,
         afresh: bool = False,
         workers: int = 1,
     ) -> None:
-        """`listeners`: beside the plain one. `stderr`: where bash leads it, such as ">/dev/full";
-        None: to the log. `command`: of another Keyway than the checkout's, which then is not the
-        working directory either.
+        """`listeners`: beside the plain one. `sasl`: the node's own identity. `stderr`: where bash
+        leads it, such as ">/dev/full"; None: to the log. `command`: of another Keyway than the
+        checkout's, which then is not the working directory either.
         `afresh`: a Python of its own, not a fork of one that has imported Keyway.
         """
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,10 @@ class GatewayProcess:
         )
         plain = {"host": "127.0.0.1", "bootstrap_port": first, "port_base": self.port_base}
         settings: Settings = {
-            "upstream": {"bootstrap_servers": upstream},
+            "upstream": {
+                "bootstrap_servers": upstream,
+                **({} if sasl is None else {"sasl": dict(sasl)}),
+            },
             "listen": {**plain, **(listen or {})}
             if not listeners
             else {"listeners": [{"name": "plain", **plain}, *listeners], **(listen or {})},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.rig.documents import NOT_RUN, played, reason_not_to_run
+from tests.rig.documents import NOT_RUN, played, reason_not_to_run, settings_of
 from tests.rig.gateway_process import REPOSITORY
+from tests.rig.identified_node import guarded_kafka
 from tests.rig.transcripts import Command, steps
 
 pytestmark = pytest.mark.integration
@@ -29,8 +31,12 @@ def to_run(document: str) -> bool:
 def test_every_command_prints_what_the_page_shows(
     kafka: KafkaCluster, tmp_path: Path, document: str
 ) -> None:
-    with played(document, kafka.bootstrap_servers, tmp_path):
-        pass
+    page = steps((REPOSITORY / document).read_text(encoding="utf-8"))
+    with ExitStack() as stack:
+        servers = kafka.bootstrap_servers
+        if "sasl" in settings_of(page).get("upstream", {}):
+            _, servers = stack.enter_context(guarded_kafka())
+        stack.enter_context(played(document, servers, tmp_path))
 
 
 def test_every_reason_not_to_run_a_command_is_used() -> None:

@@ -59,7 +59,10 @@ def test_every_option_has_its_row(
 def test_every_section_has_its_table_and_no_other() -> None:
     assert list(tables(reference(Config))) == [
         *("", "upstream", "upstream.sasl", "upstream.tls", "listen", "listen.tls"),
-        *("listen.sni", "listen.listeners[]", "listen.listeners[].tls", "listen.listeners[].sni"),
+        *("listen.sni", "listen.authentication", "listen.authentication.oauthbearer"),
+        *("listen.listeners[]", "listen.listeners[].tls", "listen.listeners[].sni"),
+        "listen.listeners[].authentication",
+        "listen.listeners[].authentication.oauthbearer",
         *(
             "admin",
             "admin.tokens[]",

@@ -7,7 +7,8 @@ import httpx
 from gateway.config.admin import Role
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.frames import request_frame
-from gateway.listen.connection import ClientConnection, ConnectionId
+from gateway.listen.answering import ConnectionId
+from gateway.listen.connection import ClientConnection
 from gateway.listen.server import Server, ServerSettings
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP

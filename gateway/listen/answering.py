@@ -1,0 +1,75 @@
+"""A client's request that the gateway answers, and the server as its connections see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType, Protocol
+
+from gateway.core.forwarding.api_counts import NEVER_WAITS
+from gateway.core.forwarding.effects import Rewrite, Rules
+from gateway.core.wire.frames import RequestHeader
+from gateway.core.wire.long_bytes import LongBytes
+from gateway.listen.bounds import Bounds
+from gateway.listen.client_limits import ClientLimits
+from gateway.listen.counters import Counters
+from gateway.listen.repeated_lines import RepeatedLines
+
+if TYPE_CHECKING:
+    from gateway.listen.client_login import ClientLogin
+    from gateway.listen.connection import ClientConnection
+
+ConnectionId = NewType("ConnectionId", int)  # never reused within a process
+
+
+@dataclass(slots=True)
+class Request:
+    """A client's request that the gateway answers.
+
+    Its body is `decode_request(header.api_key, header.api_version, frame, header.body_at)`.
+    """
+
+    header: RequestHeader
+    frame: bytes  # without the size prefix
+    connection: ClientConnection
+    waited_ns: int = NEVER_WAITS  # for records, noted by a handler that does
+
+
+Handler = Callable[[Request], Awaitable[bytes | LongBytes]]  # the response body, encoded
+
+
+class Node(Protocol):
+    """The server, as its connections see it."""
+
+    def rules_of(self, listener: str) -> Rules: ...
+    def login_of(self, connection: ClientConnection) -> ClientLogin | None:
+        """None: its own exchange with upstream passes through."""
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+    @property
+    def bounds(self) -> Bounds: ...
+    @property
+    def limits(self) -> ClientLimits: ...
+
+    async def connect(self, broker_id: int | None, protocol: asyncio.Protocol) -> None:
+        """Raises UpstreamError."""
+
+    @property
+    def lines(self) -> RepeatedLines: ...
+
+    def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
+        """Its frame for the client, without upstream's addresses. Raises WireError."""
+
+    def opened(self, connection: ClientConnection) -> None: ...
+
+    def disconnected(self, connection: ClientConnection) -> None:
+        """The client is gone."""
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Its upstream connection as well."""
