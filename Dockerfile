@@ -49,6 +49,8 @@ ENV PATH=/opt/keyway/bin:$PATH
 RUN useradd --create-home --uid 10001 keyway
 USER keyway
 WORKDIR /home/keyway
+# Spark's Kafka connector: a job needs no network but Kafka's.
+RUN python -m spark.session
 # The demos are in no wheel. Python finds them here.
 COPY demo demo
 ENTRYPOINT ["python"]

@@ -1,7 +1,8 @@
 """A SparkSession with Kafka's source, in the versions Keyway is tested with.
 
 The connector comes from Maven Central on first use, into build/ivy-spark of a checkout or
-~/.ivy2.5.2. `make setup` of a checkout fetches it: `python -m spark.session`.
+~/.cache/keyway/ivy-spark. `python -m spark.session` fetches it before that: `make setup` of a
+checkout does so, and the image with Spark, whose jobs need no network but Kafka's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -26,8 +27,9 @@ EXCLUDES = (
 )
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-# None: Spark's own default, in the home folder.
-IVY = _CHECKOUT / "build" / "ivy-spark" if (_CHECKOUT / "pyproject.toml").exists() else None
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "keyway"
+_FILES = _CHECKOUT / "build" if (_CHECKOUT / "pyproject.toml").exists() else _CACHE
+IVY = _FILES / "ivy-spark"
 
 # Spark runs regular expressions over the code it generates, which recurse deeply: with Java's usual
 # 1 MiB of stack a query ended with StackOverflowError.
@@ -76,13 +78,14 @@ def kafka_session(
     chosen = {**_everywhere(), **alone, **(settings or {})}
     if master is not None:
         builder = builder.master(master)
-    with ivy_alone(), quiet_start():
+    with ivy_alone() if master is not None else nullcontext(), quiet_start():
         if master is not None:
             chosen |= _connector()
         for setting, value in chosen.items():
             builder = builder.config(setting, value)
         session: SparkSession = builder.getOrCreate()
-        _remember_jars()
+        if master is not None:
+            _remember_jars()
         session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -98,12 +101,9 @@ def tasks_told(session: SparkSession) -> str:
 
 @contextmanager
 def ivy_alone() -> Iterator[None]:
-    """Sessions of a checkout start one after the other: Spark's Ivy has no lock of its own, and two
-    that both fetch the connector would write the same files.
+    """Local sessions start one after the other: Spark's Ivy has no lock of its own, and two that
+    both fetch the connector would write the same files.
     """
-    if IVY is None:
-        yield
-        return
     IVY.mkdir(parents=True, exist_ok=True)
     with (IVY / "keyway.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -133,8 +133,7 @@ def _alone() -> dict[str, str]:
         _COLLECTOR_CHOSEN.search(os.environ.get(variable, "")) for variable in _JAVA_VARIABLES
     ):
         settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {_COLLECTOR}"
-    if IVY is not None:
-        settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
+    settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
     return settings
 
 
@@ -143,8 +142,6 @@ def _connector() -> dict[str, str]:
     Ivy takes seconds to find out that it has them all.
     """
     fetch = {"spark.jars.packages": CONNECTOR, "spark.jars.excludes": ",".join(EXCLUDES)}
-    if IVY is None:
-        return fetch
     if jars := _fetched_jars(IVY / JARS):
         return {"spark.jars": ",".join(jars)}
     return {**fetch, "spark.jars.ivy": str(IVY)}
@@ -160,7 +157,7 @@ def _fetched_jars(known: Path) -> list[str]:
 
 def _remember_jars() -> None:
     """Only a session that has started has all of them."""
-    if IVY is None or _fetched_jars(IVY / JARS):
+    if _fetched_jars(IVY / JARS):
         return
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     (IVY / JARS).write_text("\n".join([CONNECTOR, *jars]))
@@ -168,7 +165,7 @@ def _remember_jars() -> None:
 
 def main() -> None:
     """`python -m spark.session`: fetches the connector, if it is not there yet."""
-    if IVY is None or _fetched_jars(IVY / JARS):
+    if _fetched_jars(IVY / JARS):
         return
     sys.stderr.write("keyway: fetching Spark's Kafka connector\n")
     kafka_session("keyway-setup", master="local[1]").stop()
