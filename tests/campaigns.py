@@ -122,6 +122,11 @@ CAMPAIGNS = {
         ("-m", "tests.containers"),
         _SHORT,
     ),
+    "conformance": Campaign(
+        "public suites, direct and through the gateway (--kafka-python checkout, --suites a,b)",
+        ("-m", "tests.conformance.suites"),
+        _WITH_SERVERS,
+    ),
     "ring": Campaign(
         "how evenly keys are spread, with and without bounded loads; writes build/ring.json",
         ("-m", "tests.bench.ring"),

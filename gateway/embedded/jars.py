@@ -27,12 +27,12 @@ _DONE = ".complete"
 
 # kafka-tools brings the perf and console tools (which need nothing of Connect, half of the
 # download); log4j-slf4j-impl makes the broker's own log readable.
-_IVY = f"""<ivy-module version="2.0">
+_IVY = """<ivy-module version="2.0">
   <info organisation="keyway" module="kafka-libs"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default">
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default">
       <exclude org="org.apache.kafka" module="connect-runtime"/>
     </dependency>
     <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default"/>
@@ -83,18 +83,23 @@ def java_major(said: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def kafka_libs() -> Path:
+def kafka_libs(version: str = KAFKA_VERSION) -> Path:
     """The folder with Kafka's jars, fetched on first use. Raises SetupError if Java or the download
     fails.
+
+    KEYWAY_KAFKA_LIBS stands for the usual version alone.
     """
-    override = os.environ.get("KEYWAY_KAFKA_LIBS")
-    libs = Path(override) if override else build_dir() / "kafka" / "libs"
-    if override and not _complete(libs, _IVY) and any(libs.glob("kafka_2.13-*.jar")):
+    ivy = _IVY.format(version=version)
+    usual = version == KAFKA_VERSION
+    override = os.environ.get("KEYWAY_KAFKA_LIBS") if usual else None
+    folder = build_dir() / ("kafka" if usual else f"kafka-{version}")
+    libs = Path(override) if override else folder / "libs"
+    if override and not _complete(libs, ivy) and any(libs.glob("kafka_2.13-*.jar")):
         return libs  # the caller's own folder of jars
     return fetched(
         libs,
-        _IVY,
-        first=f"kafka_2.13-{KAFKA_VERSION}.jar",
+        ivy,
+        first=f"kafka_2.13-{version}.jar",
         failed="Kafka's jars could not be fetched from Maven Central (see {log}): check the"
         " network, or point KEYWAY_KAFKA_LIBS at a folder that has them",
     )
@@ -193,7 +198,7 @@ def main() -> int:
     """
     try:
         java()
-        if not _complete(build_dir() / "kafka" / "libs", _IVY):
+        if not _complete(build_dir() / "kafka" / "libs", _IVY.format(version=KAFKA_VERSION)):
             sys.stderr.write("keyway: fetching Kafka's jars\n")
         kafka_libs()
     except SetupError as error:

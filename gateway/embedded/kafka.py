@@ -63,6 +63,7 @@ class KafkaBroker:
     port: int
     directory: Path  # server.properties, data/, server.log and stdout.log
     jvm: tuple[str, ...] = QUICK_JVM
+    libs: Path | None = None  # the jars of another version than the usual one
     child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -78,8 +79,8 @@ class KafkaBroker:
         assert not self.running, f"broker {self.node_id} runs already"
         require_free(self.port, f"Kafka broker {self.node_id}", "choose another port")
         log4j = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.yaml'}"
-        command = [java(), *HEAP, *shared_classes(), *self.jvm, log4j, "-Djava.awt.headless=true"]
-        command += ["-cp", kafka_classpath(), "kafka.Kafka"]
+        command = [java(), *HEAP, *self.jvm, log4j, "-Djava.awt.headless=true"]
+        command += [*_classes(self.libs), "kafka.Kafka"]
         command += [str(self.directory / "server.properties")]
         self.child = start_child(command, log=self.directory / "stdout.log")
 
@@ -110,7 +111,8 @@ class KafkaCluster:
 
     `properties` go into every server.properties and win over those written there; `share_groups`
     formats with Kafka's own share groups on or off; `ports` fixes the client ports (one per
-    broker), else free ones are taken.
+    broker), else free ones are taken; `libs` are jars of another version (`kafka_libs`); `tls` adds
+    a listener for clients: a PEM store with key and certificate, and a port per broker.
     """
 
     def __init__(
@@ -122,6 +124,8 @@ class KafkaCluster:
         ports: tuple[int, ...] = (),
         directory: Path | None = None,
         jvm: tuple[str, ...] = QUICK_JVM,
+        libs: Path | None = None,
+        tls: tuple[Path, tuple[int, ...]] | None = None,
     ) -> None:
         assert brokers >= 1
         assert len(ports) in (0, brokers)
@@ -134,9 +138,10 @@ class KafkaCluster:
         self._controller_ports = tuple(range(taken + brokers, taken + 2 * brokers))
         self._controllers = brokers if brokers % 2 and brokers > 1 else 1
         self._properties = dict(properties or {})
+        self._tls = tls
         self._formatted = False
         self.brokers = [
-            KafkaBroker(at + 1, client_ports[at], self.directory / f"broker-{at + 1}", jvm)
+            KafkaBroker(at + 1, client_ports[at], self.directory / f"broker-{at + 1}", jvm, libs)
             for at in range(brokers)
         ]
 
@@ -222,7 +227,7 @@ class KafkaCluster:
             (broker.directory / "log4j2.yaml").write_text(
                 _LOG4J.format(path=broker.directory / "server.log", level="WARN")
             )
-            command = [java(), "-Xmx128m", *shared_classes(), *QUICK_JVM, "-cp", kafka_classpath()]
+            command = [java(), "-Xmx128m", *QUICK_JVM, *_classes(broker.libs)]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
             # One argument: one cluster id in 64 starts with "-".
             command += [
@@ -245,6 +250,11 @@ class KafkaCluster:
             f"{at + 1}@127.0.0.1:{self._controller_ports[at]}" for at in range(self._controllers)
         )
         replicas = str(len(self.brokers))
+        secure = {}
+        if self._tls is not None:
+            store, ports = self._tls
+            listeners += f",SECURE://127.0.0.1:{ports[broker.node_id - 1]}"
+            secure = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
         written = {
             "process.roles": "broker,controller" if is_controller else "broker",
             "node.id": str(broker.node_id),
@@ -253,7 +263,7 @@ class KafkaCluster:
             "listeners": listeners
             + (f",CONTROLLER://127.0.0.1:{controller_port}" if is_controller else ""),
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SSL",
             "inter.broker.listener.name": "CLIENT",
             "log.dirs": str(broker.directory / "data"),
             "auto.create.topics.enable": "false",
@@ -275,7 +285,14 @@ class KafkaCluster:
             "share.coordinator.state.topic.min.isr": "1",
             "log.retention.ms": "-1",  # Test records with old timestamps must stay.
         }
-        return written | self._properties
+        return written | secure | self._properties
+
+
+def _classes(libs: Path | None) -> list[str]:
+    """Options of a JVM: the class path, and the archive of its classes if they are the usual."""
+    if libs is not None:
+        return ["-cp", f"{libs}/*"]
+    return [*shared_classes(), "-cp", kafka_classpath()]
 
 
 def _new_directory() -> Path:

@@ -79,7 +79,7 @@ def test_the_job_runs_on_a_cluster(tmp_path: Path) -> None:
         command += ["--packages", CONNECTOR, "--exclude-packages", ",".join(EXCLUDES)]
         command += ["--driver-java-options", "-Xss8m", "--executor-memory", "600m"]
         command += ["--conf", "spark.driver.host=127.0.0.1"]
-        command += [] if IVY is None else ["--conf", f"spark.jars.ivy={IVY}"]
+        command += ["--conf", f"spark.jars.ivy={IVY}"]
         command += ["--py-files", str(package(tmp_path)), str(REPOSITORY / "spark" / "job.py")]
         command += [str(pair.path), "--cluster", "c1"]
         log = tmp_path / "submit.log"

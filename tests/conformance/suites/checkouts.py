@@ -1,0 +1,188 @@
+"""Suites of others, run where their authors have them: a checkout, or a program built from one, is
+an argument, and nothing of it is written or kept here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.conformance.suites.compared import PASSED, SKIPPED, Verdicts
+from tests.conformance.suites.front import Front
+from tests.conformance.suites.programs import WORDS_MAX, ran
+from tests.rig.gateway_process import REPOSITORY
+
+SUITE_S_MAX = 1_800.0
+TEST_S_MAX = 300  # pytest's own bound
+QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def python_of_suites() -> Path:
+    """An environment with the clients under test and what their suites import."""
+    home = REPOSITORY / "build" / "conformance" / "python"
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    needed = project["optional-dependencies"]["conformance"]
+    done = home / "complete"
+    if not done.exists() or done.read_text() != "\n".join(needed):
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, timeout=300)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, *needed], check=True, timeout=900)
+        done.write_text("\n".join(needed))
+    return home / "bin" / "python"
+
+
+def of_pytest(
+    python: Path,
+    folder: Path,
+    front: Front,
+    paths: Sequence[str],
+    *more: str,
+    environment: dict[str, str],
+) -> Verdicts:
+    """`paths`: files, folders or single tests below `folder`."""
+    report = front.directory / "report.xml"
+    report.unlink(missing_ok=True)
+    words = ("-p", "no:cacheprovider", "-q", f"--timeout={TEST_S_MAX}", f"--junitxml={report}")
+    said = ran(
+        [str(python), "-m", "pytest", *words, *more, *paths],
+        cwd=folder,
+        environment={**QUIET, **environment},
+        seconds_max=SUITE_S_MAX,
+        check=False,
+    )
+    assert report.exists(), f"pytest wrote no report: {said[-WORDS_MAX:]}"
+    return junit(report.read_text())
+
+
+def junit(report: str) -> dict[str, str]:
+    """Verdicts of a report in JUnit's form, by the names that pytest takes for single tests."""
+    found = {}
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        *parts, name = [*case.get("classname", "").split("."), case.get("name", "")]
+        at = next((i for i, it in enumerate(parts) if it[:1].isupper()), len(parts))
+        test = "::".join(["/".join(parts[:at]) + ".py", *parts[at:], name])
+        bad = [it for it in case if it.tag in ("failure", "error")]
+        if bad:
+            found[test] = f"failed: {' '.join((bad[0].get('message') or '').split())[:WORDS_MAX]}"
+        elif test not in found:
+            found[test] = SKIPPED if case.find("skipped") is not None else PASSED
+    return found
+
+
+def kafka_python(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    environment = {
+        "KAFKA_URI": f"kafka://{front.bootstrap}",
+        "KAFKA_VERSION": front.setting.kafka,
+        "KAFKA_ROOT": str(front.directory),  # it starts no broker, and wants a folder all the same
+    }
+    paths = only or ("test/integration",)
+    return of_pytest(python_of_suites(), folder, front, paths, environment=environment)
+
+
+# Not the folders that need a cluster of their own making (SASL), or a schema registry.
+_CONFLUENT = ("admin", "consumer", "producer", "share_consumer")
+
+
+def confluent_kafka_python(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    paths = only or [f"tests/integration/{it}" for it in _CONFLUENT]
+    return of_pytest(
+        python_of_suites(),
+        folder,
+        front,
+        paths,
+        environment={"BROKERS": front.bootstrap},
+    )
+
+
+def librdkafka(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    """`folder`: a checkout that is built, with its `tests/test-runner`."""
+    tests = folder / "tests"
+    settings = {"metadata.broker.list": front.bootstrap, **front.librdkafka()}
+    del settings["bootstrap.servers"]
+    conf = front.directory / "test.conf"
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    conf.write_text("\n".join([*lines, "test.topic.random=true", ""]))
+    report = front.directory / "report.json"
+    report.unlink(missing_ok=True)
+    found: dict[str, str] = {}
+    for test in only or LIBRDKAFKA:
+        report.unlink(missing_ok=True)
+        environment = {
+            "RDKAFKA_TEST_CONF": str(conf),
+            "TEST_REPORT": str(report),
+            "TEST_KAFKA_VERSION": front.setting.kafka,
+            "LD_LIBRARY_PATH": f"{folder / 'src'}:{folder / 'src-cpp'}",
+            "TESTS": test,
+        }
+        try:
+            ran(
+                ["./test-runner", "-p1", "-Q"],
+                cwd=tests,
+                environment=environment,
+                seconds_max=TEST_S_MAX / 5,
+                check=False,
+            )
+            found |= _of_report(report, test)
+        except AssertionError as error:
+            found[test] = f"failed: {error}"
+    return found
+
+
+def _of_report(report: Path, test: str) -> dict[str, str]:
+    if not report.exists():
+        return {test: "failed: it ended without a report"}
+    told = json.loads(re.sub(r",\s*([}\]])", r"\1", report.read_text()))["tests"]
+    states = {name: it["state"] for name, it in told.items() if name.startswith(test)}
+    names = {"PASSED": PASSED, "SKIPPED": SKIPPED}
+    return {name: names.get(state, f"failed: {state}") for name, state in states.items()}
+
+
+# Those of its tests that ask a broker: not those of its mock, of a second cluster, of brokers that
+# the test stops, and of speed.
+LIBRDKAFKA = (
+    *("0001", "0002", "0003", "0005", "0008", "0011", "0012", "0013", "0014", "0015", "0017"),
+    *("0018", "0019", "0021", "0022", "0026", "0029", "0030", "0031", "0033", "0034", "0036"),
+    *("0039", "0040", "0041", "0042", "0044", "0045", "0048", "0049", "0050", "0051", "0052"),
+    *("0054", "0056", "0057", "0059", "0060", "0061", "0063", "0064", "0065", "0067", "0069"),
+    *("0070", "0073", "0074", "0081", "0082", "0083", "0084", "0085", "0086", "0089", "0090"),
+    *("0093", "0098", "0099", "0102", "0103", "0107", "0109", "0110", "0112", "0113", "0114"),
+    *("0116", "0118", "0120", "0122", "0125", "0127", "0129", "0130", "0132", "0137", "0140"),
+    *("0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178", "0179", "0180"),
+    *("0181", "0184", "0185"),
+)
+
+
+def franz_go(program: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    """`program`: the tests of its package kgo, as `go test -c` makes them."""
+    environment = {
+        "KGO_SEEDS": front.bootstrap,
+        "KGO_TEST_RF": str(front.setting.brokers),
+        "KGO_TEST_RECORDS": "5000",
+    }
+    if front.ca_file is not None:
+        environment["KGO_TEST_TLS"] = f"ca:{front.ca_file}"
+    chosen = f"^({'|'.join(only)})$" if only else "."
+    words = ("-test.v", "-test.timeout=25m", f"-test.run={chosen}")
+    said = ran(
+        [str(program), *words],
+        cwd=program.parent,
+        environment=environment,
+        seconds_max=SUITE_S_MAX,
+        check=False,
+    )
+    return of_go(said)
+
+
+def of_go(said: str) -> dict[str, str]:
+    """Verdicts in the words of `go test -v`; its subtests count with their test."""
+    names = {"PASS": PASSED, "SKIP": SKIPPED, "FAIL": "failed: see its output"}
+    found = re.findall(r"^--- (PASS|SKIP|FAIL): (\S+)", said, re.MULTILINE)
+    return {test: names[word] for word, test in found}

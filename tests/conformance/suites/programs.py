@@ -1,0 +1,60 @@
+"""Programs that a suite runs: to their end, within a bound, with their last words if they fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from rich import print as show
+
+from tests.conformance.suites.compared import PASSED
+from tests.rig.patience import patient_s
+
+PROGRAM_S_MAX = 60.0
+WORDS_MAX = 300
+
+
+def ran(
+    command: Sequence[str],
+    *,
+    stdin: str = "",
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    seconds_max: float = PROGRAM_S_MAX,
+    check: bool = True,
+) -> str:
+    """Its standard output. Raises AssertionError with its last words."""
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patient_s(seconds_max),
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AssertionError(f"no end after {error.timeout:.0f} s") from error
+    words = (done.stdout[-WORDS_MAX:] + done.stderr[:WORDS_MAX]).strip()
+    assert not check or done.returncode == 0, f"ended with {done.returncode}: {words}"
+    return done.stdout
+
+
+def verdicts(checks: Iterable[tuple[str, Callable[[], None]]]) -> dict[str, str]:
+    """Each check by its name: passed, or the words of its AssertionError."""
+    found = {}
+    for name, check in checks:
+        began = time.monotonic()
+        try:
+            check()
+            found[name] = PASSED
+        except (AssertionError, OSError, ValueError, KafkaException) as error:
+            found[name] = f"failed: {' '.join(str(error).split())[:WORDS_MAX]}"
+        show(f"    {name}: {time.monotonic() - began:.1f} s")
+    return found

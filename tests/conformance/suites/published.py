@@ -1,0 +1,103 @@
+"""The results as they are kept, and the page that shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.conformance.suites.compared import Compared
+from tests.conformance.suites.front import Setting
+from tests.rig.gateway_process import REPOSITORY
+
+RESULTS = REPOSITORY / "tests" / "conformance" / "results.json"
+PAGE = REPOSITORY / "docs" / "conformance.md"
+COLUMNS = ((1, False), (1, True), (3, False), (3, True))
+HEADS = ("1 broker", "1 broker, TLS", "3 brokers", "3 brokers, TLS")
+
+_HEAD = """\
+# Conformance
+
+Public test suites and programs, unmodified, run on a fresh Kafka and on a fresh Kafka with a fresh
+gateway before it. What counts is the difference: a test that fails both ways is Kafka's or the
+suite's own matter. `make campaign NAME=conformance` runs them and writes this page.
+
+A cell says how many tests passed through the gateway, of those that ran. "all alike": each test
+ended as it did without the gateway. A dash: not run, or the suite has no setting for TLS.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    suite: str
+    kafka: str
+    brokers: int
+    tls: bool
+    passed: int
+    run: int
+    failing_direct_too: int
+    explained: tuple[tuple[str, str], ...]  # test, reason
+    unexplained: tuple[tuple[str, str], ...]  # test, the two verdicts
+
+    @property
+    def place(self) -> tuple[str, str, int, bool]:
+        return (self.suite, self.kafka, self.brokers, self.tls)
+
+    def text(self) -> str:
+        differ = len(self.explained) + len(self.unexplained)
+        said = "all alike" if not differ else f"{differ} differ{'s' if differ == 1 else ''}"
+        return f"{self.passed} of {self.run}, {said}"
+
+
+def cell(suite: str, setting: Setting, found: Compared) -> Cell:
+    return Cell(
+        suite,
+        setting.kafka,
+        setting.brokers,
+        setting.tls,
+        found.passed,
+        found.run,
+        found.failing_direct_too,
+        tuple((it.test, it.reason or "") for it in found.explained),
+        tuple((it.test, f"direct {it.direct}, through {it.through}") for it in found.unexplained),
+    )
+
+
+def publish(suite: str, setting: Setting, found: Compared) -> None:
+    new = cell(suite, setting, found)
+    cells = [it for it in read(RESULTS) if it.place != new.place] + [new]
+    cells.sort(key=lambda it: it.place)
+    RESULTS.write_text(json.dumps([asdict(it) for it in cells], indent=1) + "\n")
+    PAGE.write_text(page(cells))
+
+
+def read(path: Path) -> list[Cell]:
+    if not path.exists():
+        return []
+    rows = json.loads(path.read_text())
+    pairs = ("explained", "unexplained")
+    return [Cell(**{**row, **{it: tuple(map(tuple, row[it])) for it in pairs}}) for row in rows]
+
+
+def page(cells: Sequence[Cell]) -> str:
+    by_place = {it.place: it for it in cells}
+    lines = [_HEAD, f"| Suite | Kafka | {' | '.join(HEADS)} |", "|---" * (2 + len(HEADS)) + "|"]
+    for suite, kafka in sorted({(it.suite, it.kafka) for it in cells}):
+        found = [by_place.get((suite, kafka, *column)) for column in COLUMNS]
+        texts = [it.text() if it is not None else "—" for it in found]
+        lines.append(f"| {suite} | {kafka} | {' | '.join(texts)} |")
+    explained = sorted({(it.suite, *pair) for it in cells for pair in it.explained})
+    if explained:
+        lines += ["", "## What differs, and why", "", "| Suite | Test | Why |", "|---|---|---|"]
+        lines += [f"| {suite} | `{test}` | {why} |" for suite, test, why in explained]
+    open_ = sorted({(it.suite, *pair) for it in cells for pair in it.unexplained})
+    if open_:
+        lines += ["", "## What differs and is not explained yet", ""]
+        lines += ["| Suite | Test | Verdicts |", "|---|---|---|"]
+        lines += [f"| {suite} | `{test}` | {_of_table(said)} |" for suite, test, said in open_]
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(text: str) -> str:
+    return text.replace("|", "/").replace("<", "(").replace(">", ")")[:200]
