@@ -49,7 +49,11 @@ ENV PATH=/opt/keyway/bin:$PATH
 RUN useradd --create-home --uid 10001 keyway
 USER keyway
 WORKDIR /home/keyway
-# Spark's Kafka connector: a job needs no network but Kafka's.
+# Jobs run in one container each: Spark need not look up its host's name, which may have no address.
+ENV SPARK_LOCAL_IP=127.0.0.1
+# Spark's Kafka connector: a job needs no network but Kafka's. Java takes options for its download
+# here, such as another trust store.
+ARG JAVA_TOOL_OPTIONS
 RUN python -m spark.session
 # The demos are in no wheel. Python finds them here.
 COPY demo demo

@@ -29,6 +29,7 @@ from tests.rig.gateway_process import REPOSITORY
 
 WORK = REPOSITORY / "build" / "containers"
 GATEWAY, SPARK = "localhost/keyway-gateway:campaign", "localhost/keyway-spark:campaign"
+JAVA_AUTHORITIES = Path("/etc/ssl/certs/java/cacerts")  # of the machine, as those of bases.py
 GATEWAY_BYTES_MAX = 250_000_000
 INSIDE = "--inside"  # the namespace
 
@@ -63,6 +64,11 @@ def _build(podman: Podman, target: str, image: str, *, interpreted: bool) -> Non
     words = ["build", "--pull=never", "--network=host", "--target", target, "--tag", image]
     if interpreted:
         words += ["--build-arg", "KEYWAY_COMPILE=0"]
+    if JAVA_AUTHORITIES.exists():
+        inside = Path("/machine-authorities")
+        store = f"-Djavax.net.ssl.trustStore={inside / JAVA_AUTHORITIES.name}"
+        words += ["--volume", f"{JAVA_AUTHORITIES.parent}:{inside}:ro"]
+        words += ["--build-arg", f"JAVA_TOOL_OPTIONS={store}"]
     podman.run(*words, str(REPOSITORY))
     show(f"✓ {target}: built{', interpreted' if interpreted else ''}")
 

@@ -88,10 +88,6 @@ def _import(podman: Podman, root: Path) -> None:
     if AUTHORITIES.exists():
         shutil.copy(AUTHORITIES, root / AUTHORITIES.relative_to("/"))
         (root / "etc/pip.conf").write_text(f"[global]\ncert = {AUTHORITIES}\n")
-        # Java's package makes its own store of the single files.
-        for single in AUTHORITIES.parent.glob("*.pem"):
-            if not single.is_symlink():
-                shutil.copy(single, root / single.relative_to("/"))
     with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as packed:
         subprocess.run(
             ["podman", "import", "-", DEBIAN],
