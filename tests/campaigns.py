@@ -125,7 +125,7 @@ CAMPAIGNS = {
     "conformance": Campaign(
         "public suites, direct and through the gateway (--kafka-python checkout, --suites a,b)",
         ("-m", "tests.conformance.suites"),
-        _WITH_SERVERS,
+        "tests/conformance/suites/test_short_form.py",
     ),
     "ring": Campaign(
         "how evenly keys are spread, with and without bounded loads; writes build/ring.json",

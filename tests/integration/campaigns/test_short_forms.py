@@ -6,20 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
-from gateway.embedded.jars import KAFKA_VERSION
 from gateway.embedded.kafka import KafkaCluster
 from tests.bench import schema_view
 from tests.bench.__main__ import throughput
 from tests.bench.cases import CASES, Bench
-from tests.conformance.suites.checkouts import of_pytest
-from tests.conformance.suites.compared import Compared, compared
-from tests.conformance.suites.front import Front, Setting
-from tests.conformance.suites.kafka_tools import kafka_tools
 from tests.hostile.attacks import ROWS
 from tests.hostile.site import Site as AttackedSite
 from tests.peers import __main__ as peers
@@ -62,40 +56,6 @@ def test_hostile(kafka: KafkaCluster, tmp_path: Path) -> None:
         found = site.attacked(ROWS["byte_by_byte"], 0.5)
     assert found.did
     assert found.victim.p50 > 0
-
-
-def test_conformance(kafka: KafkaCluster, gateway: GatewayProcess, tmp_path: Path) -> None:
-    """A program of Kafka's and a suite of pytest's, each both ways: one test of it sees where it
-    is, and so differs.
-    """
-    addresses = {"direct": kafka.bootstrap_servers, "through": gateway.bootstrap}
-    suite = tmp_path / "test_suite.py"
-    suite.write_text(
-        "import os\nfrom confluent_kafka.admin import AdminClient\n"
-        "where = os.environ['BROKERS']\n"
-        "def test_alike():\n"
-        "    assert AdminClient({'bootstrap.servers': where}).list_topics(timeout=60).brokers\n"
-        f"def test_differs():\n    assert where == '{kafka.bootstrap_servers}'\n"
-    )
-    programs, tests = {}, {}
-    for way, address in addresses.items():
-        front = Front(Setting(KAFKA_VERSION), address, tmp_path)
-        programs[way] = kafka_tools(KAFKA_VERSION, front, ["VerifiableProducer"])
-        tests[way] = of_pytest(
-            Path(sys.executable),
-            tmp_path,
-            front,
-            ["test_suite.py"],
-            environment={"BROKERS": address},
-        )
-    assert compared("programs", programs["direct"], programs["through"], []) == Compared(
-        1, 1, 0, ()
-    )
-    found = compared("tests", tests["direct"], tests["through"], [])
-    assert (found.passed, found.run) == (1, 2)
-    ((test, direct, through, reason),) = map(astuple, found.unexplained)
-    assert (test, direct, reason) == ("test_suite.py::test_differs", "passed", None)
-    assert "AssertionError" in through
 
 
 def test_bench_view(kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
