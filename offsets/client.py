@@ -7,18 +7,12 @@ ANSWER_S_MAX at most, and raises ClusterAway for troubles that pass by themselve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from keyway.clusters.config import Cluster
@@ -27,13 +21,13 @@ from keyway.clusters.core.internal import is_internal
 from keyway.clusters.core.names import Unfit
 from keyway.kafka.compacted import QUIET, CompactedTopic
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds, Place
+from keyway.kafka.topics import answered, described
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
 from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
 from offsets.limits import NAMES_KEPT
 
-Answer = TypeVar("Answer")
 Partition = tuple[str, int]  # logical topic, partition
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
@@ -146,7 +140,10 @@ class ClusterClient:
         found = {}
         asked = self.admin.describe_configs(list(resources), request_timeout=ANSWER_S_MAX)
         for resource, future in asked.items():
-            config = self._result("topic configs", future)
+            try:
+                config = answered(future, ANSWER_S_MAX)
+            except KafkaException as error:
+                raise self._away("topic configs", error) from error
             topic_id, partitions = known[resources[resource]]
             kind = config["message.timestamp.type"].value
             found[resources[resource]] = TopicFacts(partitions, kind != "LogAppendTime", topic_id)
@@ -157,23 +154,13 @@ class ClusterClient:
         nobody may describe, are left out. Raises ClusterAway.
         """
         names = {name: topic for topic in topics if (name := self.topic_here(topic)) is not None}
-        if not names:
-            return {}
-        asked = self.admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=ANSWER_S_MAX
-        )
         found = {}
-        for name, future in asked.items():
-            try:
-                described = future.result(ANSWER_S_MAX)
-            except KafkaException as error:
-                if error.args[0].code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, *_DENIED):
-                    raise self._away(f"topic {name}", error) from error
-            except TimeoutError as error:
-                raise self._away(f"topic {name}", error) from error
-            else:
-                topic_id = as_in_headers(str(described.topic_id))
-                found[names[name]] = (topic_id, len(described.partitions))
+        for name, answer in described(self.admin, names, ANSWER_S_MAX).items():
+            if not isinstance(answer, KafkaError):
+                topic_id, partitions = answer
+                found[names[name]] = (as_in_headers(topic_id), partitions)
+            elif answer.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, *_DENIED):
+                raise self._away(f"topic {name}", KafkaException(answer))
         return found
 
     def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -265,23 +252,13 @@ class ClusterClient:
         """Kafka's faults as ClusterAway, or as NotReadable if this user has no right."""
         try:
             yield
-        except (KafkaException, TimeoutError) as error:
-            if isinstance(error, KafkaException) and error.args[0].code() in _DENIED:
+        except KafkaException as error:
+            if error.args[0].code() in _DENIED:
                 raise NotReadable(f"{self.name}: {what}: {error.args[0].str()}") from error
             raise self._away(what, error) from error
 
-    def _result(self, what: str, future: Future[Answer]) -> Answer:
-        try:
-            return future.result(ANSWER_S_MAX)
-        except (KafkaException, TimeoutError) as error:
-            raise self._away(what, error) from error
-
-    def _away(self, what: str, error: Exception) -> ClusterAway:
-        if isinstance(error, KafkaException) and error.args:
-            reason = error.args[0].str()
-        else:
-            reason = "no answer"
-        return ClusterAway(f"{self.name}: {what}: {reason}")
+    def _away(self, what: str, error: KafkaException) -> ClusterAway:
+        return ClusterAway(f"{self.name}: {what}: {error.args[0].str()}")
 
     @staticmethod
     def _refused(code: int) -> Refused | None:

@@ -14,11 +14,11 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
+from keyway.kafka.topics import described
 from schema_dist.core.contents import Contents
 from schema_dist.core.records import decode
 from schema_dist.errors import AwayError, LogError
@@ -135,15 +135,11 @@ class LogReader:
         tell: it may be filled by now beyond our position. Not asked by commands, which read once:
         the first answer to an admin client may take seconds.
         """
-        asked = self._admin.describe_topics(
-            TopicCollection([self._topic]), request_timeout=ANSWER_S_MAX
-        )
-        try:
-            found = str(asked[self._topic].result(ANSWER_S_MAX).topic_id)
-        except TimeoutError as error:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
-        before, self._topic_id = self._topic_id, found
-        return before not in ("", found)
+        found = described(self._admin, [self._topic], ANSWER_S_MAX)[self._topic]
+        if isinstance(found, KafkaError):
+            raise KafkaException(found)
+        before, (self._topic_id, _) = self._topic_id, found
+        return before not in ("", self._topic_id)
 
     def _watermarks(self) -> tuple[int, int] | None:
         """Of a topic that was created a moment ago, brokers learn one after the other."""

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds
+from keyway.kafka.topics import answered
 
 QUIET = 2  # librdkafka's own log: its errors reach the caller
 ANSWER_S_MAX = 30.0  # for one request, retries included: a leader that moves takes some seconds
@@ -88,9 +89,7 @@ class CompactedTopic:
         new = NewTopic(self.name, 1, -1, config=dict(configs))
         asked = self._admin.create_topics([new], request_timeout=self._answer_s)[self.name]
         try:
-            asked.result(self._answer_s)
-        except TimeoutError as error:
-            raise _late() from error
+            answered(asked, self._answer_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from keyway.kafka.topics import answered
+
 ANSWER_S = 5.0
 _HEARTBEATS_PER_SESSION = 4
 _FROZEN_SHARE = 0.7  # of a session: the last heartbeat was before the freeze
@@ -57,9 +59,9 @@ class Lease:
     def members(self) -> list[str]:
         """Who has it or waits for it; empty if Kafka does not answer."""
         admin = AdminClient({**self._settings, "log_level": 2})
-        with contextlib.suppress(KafkaException, TimeoutError):
+        with contextlib.suppress(KafkaException):
             asked = admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S)
-            found = asked[self.group].result(ANSWER_S)
+            found = answered(asked[self.group], ANSWER_S)
             return [f"{member.client_id} at {member.host}" for member in found.members]
         return []
 

@@ -8,6 +8,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from keyway.kafka.topics import answered
+
 Place = tuple[str, int]  # topic, partition
 
 START = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -51,11 +53,9 @@ class LogEnds:
         found: dict[Place, int | KafkaError] = {}
         for tp, future in asked.items():
             try:
-                found[tp.topic, tp.partition] = int(future.result(self._answer_s).offset)
+                found[tp.topic, tp.partition] = int(answered(future, self._answer_s).offset)
             except KafkaException as error:
                 found[tp.topic, tp.partition] = error.args[0]
-            except TimeoutError:
-                found[tp.topic, tp.partition] = KafkaError(KafkaError._TIMED_OUT)
         if not any(isinstance(answer, KafkaError) for answer in found.values()):
             self._admin = admin
         return found

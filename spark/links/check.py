@@ -15,11 +15,12 @@ from keyway.clusters.core.names import Unfit
 from keyway.clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
 from keyway.clusters.core.tree import require_different_clusters as require_different
 from keyway.clusters.core.trust import CHECKSUM
+from keyway.kafka.topics import answered
 from keyway.terminal.progress import Step, no_step
 from spark.links.link import Link, link_name
 from spark.links.naming import following
 from spark.streaming.core.survey import Missing, Policy, Stopped, compare
-from spark.streaming.kafka import KafkaSide, answered
+from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, QUIET
 
 
@@ -173,7 +174,7 @@ def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> I
         TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_S
     )
     for name, answer in asked.items():
-        allowed = answered(answer).authorized_operations
+        allowed = answered(answer, ANSWER_S).authorized_operations
         if allowed is not None and operation not in allowed:
             yield name
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
@@ -14,7 +13,6 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -26,6 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
+from keyway.kafka.topics import answered, described
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.limits import (
     ANSWER_S,
@@ -41,21 +40,10 @@ from spark.streaming.orders import Place
 # What a consumer knows of leaders is old soon: one that has failed since would be asked in vain.
 _ASKING = {"isolation.level": "read_committed", "metadata.max.age.ms": LEADERS_MS}
 
-_Answer = TypeVar("_Answer")
 _Wanted = TypeVar("_Wanted")
 
 COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes", "compression.type")
 _UNSEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-
-def answered(future: Future[_Answer]) -> _Answer:
-    """Raises KafkaException, also for a broker that hangs: the client's own time limit does not
-    hold for all questions.
-    """
-    try:
-        return future.result(ANSWER_S)
-    except TimeoutError as error:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
 
 class KafkaSide:
@@ -76,8 +64,8 @@ class KafkaSide:
         return True
 
     def cluster_id(self) -> str:
-        described = answered(self._admin.describe_cluster(request_timeout=ANSWER_S))
-        return str(described.cluster_id)
+        cluster = answered(self._admin.describe_cluster(request_timeout=ANSWER_S), ANSWER_S)
+        return str(cluster.cluster_id)
 
     def topic_names(self) -> list[str]:
         return sorted(self._admin.list_topics(timeout=ANSWER_S).topics)
@@ -113,19 +101,10 @@ class KafkaSide:
         """(topic id, number of partitions) of each, or Kafka's word that it does not exist or that
         this identity may not describe it.
         """
-        if not names:
-            return {}
-        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_S)
-        found: dict[str, tuple[str, int] | KafkaError] = {}
-        for name, answer in asked.items():
-            try:
-                description = answered(answer)
-            except KafkaException as error:
-                if error.args[0].code() not in _UNSEEN:
-                    raise
-                found[name] = error.args[0]
-            else:
-                found[name] = (str(description.topic_id), len(description.partitions))
+        found = described(self._admin, names, ANSWER_S)
+        for answer in found.values():
+            if isinstance(answer, KafkaError) and answer.code() not in _UNSEEN:
+                raise KafkaException(answer)
         return found
 
     def topics(self, names: Sequence[str], configs: Sequence[str] = ()) -> dict[str, Topic]:
@@ -147,7 +126,7 @@ class KafkaSide:
         asked = self._admin.describe_configs(resources, request_timeout=ANSWER_S)
         for resource, answer in asked.items():
             try:
-                values = answered(answer)
+                values = answered(answer, ANSWER_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
@@ -161,7 +140,7 @@ class KafkaSide:
         """Does nothing if it exists by now."""
         new = NewTopic(name, partitions, config=dict(configs))
         try:
-            answered(self._admin.create_topics([new], request_timeout=ANSWER_S)[name])
+            answered(self._admin.create_topics([new], request_timeout=ANSWER_S)[name], ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -172,7 +151,8 @@ class KafkaSide:
 
     def grow(self, name: str, partitions: int) -> None:
         new = [NewPartitions(name, partitions)]
-        answered(self._admin.create_partitions(new, request_timeout=ANSWER_S)[name])
+        asked = self._admin.create_partitions(new, request_timeout=ANSWER_S)
+        answered(asked[name], ANSWER_S)
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
         return self._offsets(places, OFFSET_BEGINNING)

@@ -1,9 +1,8 @@
-"""Answers of Kafka that do not come."""
+"""Questions of a thousand topics to Kafka, and passwords for its Java client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
@@ -16,9 +15,8 @@ from confluent_kafka import (
 )
 
 from keyway.clusters.config import Cluster
-from spark.streaming import kafka
 from spark.streaming.core.survey import Position
-from spark.streaming.kafka import KafkaSide, answered, jaas_text
+from spark.streaming.kafka import KafkaSide, jaas_text
 from spark.streaming.limits import OFFSETS_AT_ONCE, POSITIONS_AT_ONCE
 
 
@@ -34,17 +32,6 @@ from spark.streaming.limits import OFFSETS_AT_ONCE, POSITIONS_AT_ONCE
 def test_a_password_as_java_s_parser_reads_it(text: str, expected: str) -> None:
     """It knows no `\\u`, so a password that JSON had escaped was another one."""
     assert jaas_text(text) == expected
-
-
-def test_no_answer_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A TimeoutError ended the link, where a cluster that is away is waited for."""
-    monkeypatch.setattr(kafka, "ANSWER_S", 0.01)
-    with pytest.raises(KafkaException) as raised:
-        answered(Future[None]())
-    assert raised.value.args[0].code() == KafkaError._TIMED_OUT
-    come = Future[int]()
-    come.set_result(4)
-    assert answered(come) == 4
 
 
 class Committing:

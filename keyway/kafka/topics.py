@@ -1,0 +1,45 @@
+"""What Kafka says of topics by name, each for itself. The callers judge the errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+Answer = TypeVar("Answer")
+
+
+def answered(future: Future[Answer], answer_s: float) -> Answer:
+    """Raises KafkaException, also for a broker that hangs: the admin client's own time limit does
+    not hold for all questions.
+    """
+    try:
+        return future.result(answer_s)
+    except TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
+
+
+def described(
+    admin: AdminClient, names: Collection[str], answer_s: float
+) -> dict[str, tuple[str, int] | KafkaError]:
+    """The topic id, as librdkafka writes it, and the number of partitions of each topic; or Kafka's
+    error in their place, UNKNOWN_TOPIC_OR_PART for a topic that does not exist. All answers
+    together take `answer_s` at most. Raises KafkaException if the question cannot be asked.
+    """
+    if not names:
+        return {}
+    until = time.monotonic() + answer_s
+    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=answer_s)
+    found: dict[str, tuple[str, int] | KafkaError] = {}
+    for name, future in asked.items():
+        try:
+            topic = answered(future, max(0.0, until - time.monotonic()))
+        except KafkaException as error:
+            found[name] = error.args[0]
+        else:
+            found[name] = (str(topic.topic_id), len(topic.partitions))
+    return found
