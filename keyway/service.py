@@ -1,4 +1,4 @@
-"""The frame of a service: it ends at a signal, shows its figures, and waits longer from failure to
+"""What every service does: it ends at a signal, exposes its metrics, and waits longer after each
 failure.
 """
 
@@ -17,7 +17,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def started() -> threading.Event:
-    """Its logs are set up. The event is set when a signal asks it to end."""
+    """Sets up the service's logs. The event is set when a signal asks the service to end."""
     logs.configure()
     stop = threading.Event()
     for number in SIGNALS:
@@ -48,7 +48,7 @@ class Backoff:
         self.failures = 0
 
     def failed(self) -> float:
-        """Seconds to wait now."""
+        """How many seconds to wait now."""
         self.failures += 1
         return min(self._first_s * 2.0 ** min(self.failures - 1, 32), self._most_s)
 

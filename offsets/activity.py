@@ -1,5 +1,5 @@
-"""How long groups have been at work on one cluster, or not, and which of them go on elsewhere while
-they work here.
+"""How long each group has been at work on one cluster, or idle, and which groups also go on
+elsewhere while they work here.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Activity:
             self.board.write_both(fresh, both=True)
 
     def rested(self, group: str, empty_ms: int) -> bool:
-        """It has had no members for so long."""
+        """Whether the group has had no members for `empty_ms`."""
         at_work, since = self._since[group]
         return not at_work and self.now_ms() - since >= empty_ms
 
     def forget(self, places: Iterable[Place], groups: Collection[str]) -> None:
-        """`groups`: those that are left."""
+        """`groups`: the groups that are left."""
         for place in places:
             self._seen.pop(place, None)
         self._since = {group: state for group, state in self._since.items() if group in groups}

@@ -32,8 +32,8 @@ _LARGE_RECORDS: Final = {"max.message.bytes": str(2 * 1024 * 1024)}
 
 
 class BoardTopic:
-    """`close` it. Reading creates no topic; `ensure` and writing do. `remember` False: it is only
-    written to.
+    """`close` it. Reading does not create the topic; `ensure` and writing do. With `remember` False
+    the topic is only written to.
     """
 
     def __init__(self, client: ClusterClient, *, remember: bool = True) -> None:
@@ -44,8 +44,9 @@ class BoardTopic:
         self._ensured = False
 
     def ensure(self) -> None:
-        """Creates the topic unless it is there. That it is not listed is no proof, and without it
-        nothing is known of what was applied here. Raises ClusterAway, NotReadable.
+        """Creates the topic unless it exists. A topic that is not listed may exist all the same,
+        and without the topic nothing is known of what was applied here. Raises ClusterAway,
+        NotReadable.
         """
         if not self._ensured:
             with self.client.asking(TOPIC):
@@ -53,8 +54,8 @@ class BoardTopic:
             self._ensured = True
 
     def read(self, *, for_s: float) -> bool:
-        """To the topic's present end; False: time was up before. Raises ClusterAway,
-        NotReadable.
+        """Reads to the topic's present end. Returns False if time was up before. Raises
+        ClusterAway, NotReadable.
         """
         with self.client.asking(TOPIC):
             there = self._ensured or self._topic.exists()
@@ -89,9 +90,8 @@ class BoardTopic:
         self._write(records)
 
     def write_tombstones(self, before_ms: int) -> int:
-        """Takes what is told of commits that were deleted before then from the topic. Returns the
-        number of records. Raises
-        ClusterAway, NotReadable.
+        """Deletes everything about commits that were deleted before `before_ms`. Returns the number
+        of records. Raises ClusterAway, NotReadable.
         """
         keys = self.state.expired(before_ms)
         self._write([(key, None) for key in keys])

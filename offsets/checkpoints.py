@@ -60,7 +60,7 @@ def _batches(folder: Path) -> list[int]:
 def translated(
     config: ClustersConfig, checkpoint: Checkpoint, source: str, target: str
 ) -> Checkpoint:
-    """The same place on another cluster. Raises CheckpointError, ClusterAway."""
+    """The same position on another cluster. Raises CheckpointError, ClusterAway."""
     here, there = ClusterClient(config.cluster(source)), ClusterClient(config.cluster(target))
     seals = config.seals()
     read, found = Partitions(here, seals=seals), Partitions(there, seals=seals)

@@ -50,8 +50,8 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """`create_time`: records keep the timestamps of their producers. `topic_id`: another one is
-    another topic of the same name.
+    """`create_time`: records keep the timestamps of their producers. `topic_id`: a topic that is
+    deleted and created again has another one.
     """
 
     partitions: int
@@ -85,7 +85,7 @@ class ClusterClient:
     # ------------------------------------------------------------------------------------- names
 
     def topic_here(self, logical: str) -> str | None:
-        """None: this cluster's pattern cannot write it."""
+        """The topic's name on this cluster; None if the cluster's pattern cannot express it."""
         name = self._topic_back(logical)
         return None if isinstance(name, Unfit) else name
 
@@ -105,8 +105,8 @@ class ClusterClient:
     # ----------------------------------------------------------------------------------- reading
 
     def consumer(self, *, wait_ms: int = 100, bytes_min: int = 1) -> Consumer:
-        """Reads committed records, and says where a partition ends. Never joins a group. A fetch
-        waits for `bytes_min`, at most `wait_ms`.
+        """A consumer of committed records that also says where a partition ends. It never joins a
+        group. A fetch waits for `bytes_min`, at most `wait_ms`.
         """
         return Consumer(
             {
@@ -129,7 +129,9 @@ class ClusterClient:
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """Of logical topics; those that are missing here are left out. Raises ClusterAway."""
+        """The facts of logical topics. Topics that are missing on this cluster are left out. Raises
+        ClusterAway.
+        """
         known = self.identities(topics)
         resources = {
             ConfigResource(ConfigResource.Type.TOPIC, str(self.topic_here(topic))): topic
@@ -150,8 +152,8 @@ class ClusterClient:
         return found
 
     def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
-        """Id and number of partitions of logical topics; those that are missing here, or that
-        nobody may describe, are left out. Raises ClusterAway.
+        """The id and the number of partitions of logical topics. Topics that are missing here, or
+        that this user may not describe, are left out. Raises ClusterAway.
         """
         names = {name: topic for topic in topics if (name := self.topic_here(topic)) is not None}
         found = {}
@@ -168,7 +170,9 @@ class ClusterClient:
         return self._offsets(self._ends.starts, partitions)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Up to where committed readers read (the last stable offset). Raises ClusterAway."""
+        """The last stable offsets: readers of committed records read up to there. Raises
+        ClusterAway.
+        """
         return self._offsets(self._ends.ends, partitions)
 
     def _offsets(
@@ -176,7 +180,7 @@ class ClusterClient:
         asked: Callable[[Iterable[Place]], Mapping[Place, int | KafkaError]],
         partitions: Iterable[Partition],
     ) -> dict[Partition, int]:
-        """Partitions that are not there any more are left out."""
+        """Partitions that no longer exist are left out."""
         named = {
             (self.topic_here(partition[0]), partition[1]): partition for partition in partitions
         }
@@ -249,7 +253,7 @@ class ClusterClient:
 
     @contextmanager
     def asking(self, what: str) -> Iterator[None]:
-        """Kafka's faults as ClusterAway, or as NotReadable if this user has no right."""
+        """Turns Kafka's errors into ClusterAway, or into NotReadable if this user has no right."""
         try:
             yield
         except KafkaException as error:

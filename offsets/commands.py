@@ -35,7 +35,7 @@ class Status:
     away: tuple[str, ...]
 
     def of(self, group: str | None, topic: str | None) -> Status:
-        """One group or all, one topic or all."""
+        """The rows of one group or all, of one topic or all."""
         wanted = ((group, "group"), (topic, "topic"))
         kept = [
             row for row in self.rows if all(value in (None, row[name]) for value, name in wanted)
@@ -54,7 +54,7 @@ class Decisions:
         self._asking = Asking({name: partial(_read, board) for name, board in self._boards.items()})
 
     def look(self, *, within_s: float | None = None) -> Status:
-        """`within_s`: as Asking's."""
+        """`within_s`: as in Asking.look."""
         rows: list[dict[str, Any]] = []
         away: list[str] = []
         for name, found in self._asking.look(within_s=within_s).items():
@@ -85,7 +85,9 @@ def _read(board: BoardTopic) -> list[dict[str, Any]] | Away:
 def _committer(
     config: ClustersConfig, group: str, target: str, options: Options
 ) -> Iterator[Committer]:
-    """With everything read that the group's plan on `target` needs. Raises OffsetsError."""
+    """A committer that has read everything it needs to plan the group on `target`. Raises
+    OffsetsError.
+    """
     client = ClusterClient(config.cluster(target))
     board = BoardTopic(client)
     partitions = Partitions(client, seals=config.seals())

@@ -1,9 +1,9 @@
-"""The commits of groups on one cluster, from one of two places, as the same changes.
+"""The commits of groups on one cluster, from one of two sources, as the same changes.
 
-`TailedCommits` reads `__consumer_offsets`: nothing is missed, and each commit has its time.
-`ListedCommits` asks for all groups and their offsets at an interval, for clusters that do
-not let anyone read that topic: a commit is seen with the next question, and its time is the time at
-which it was seen first.
+`TailedCommits` reads `__consumer_offsets`: it misses nothing, and each commit has its time.
+`ListedCommits` asks for all groups and their offsets at an interval, for clusters that let nobody
+read that topic. It sees a commit at its next question, and takes the time of that question for the
+commit's.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class CommitSource(Protocol):
         """The latest change of each place since the last poll. Raises ClusterAway, NotReadable."""
 
     def latest(self, place: GroupPlace) -> Committed | None:
-        """As of the last poll."""
+        """The commit of `place` as of the last poll."""
 
     @property
     def caught_up(self) -> bool:
-        """All that was committed before the start has been seen."""
+        """Whether everything that was committed before the start has been seen."""
 
     @property
     def working(self) -> Collection[str]:
@@ -103,7 +103,7 @@ class TailedCommits:
                 return changes.values()
 
     def _start(self) -> bool:
-        """False: nobody has committed yet, so there is no such topic."""
+        """Returns False while the topic does not exist: nobody has committed yet."""
         count = self._client.topics().get(CONSUMER_OFFSETS)
         self._nothing_yet = count is None
         if count is None:

@@ -1,13 +1,13 @@
-"""The committer of one cluster: entries from elsewhere become commits here, or refusals by name.
+"""The committer of one cluster: it commits here what entries from elsewhere say, or refuses to.
 
-The newest entry of a group and partition counts. A group at work here is left alone and looked at
-again when it is empty: after a while without members if its position is work of its own, for it may
-only be restarted. A group that goes on committing elsewhere while it works here does so on purpose,
-and is not moved at all until an operator says so.
+The newest entry of a group and partition counts. A group that is at work here is left alone and
+looked at again when it is empty. If its position is its own work, it must have been empty for a
+while, because it may only be restarting. A group that goes on committing elsewhere while it works
+here does so on purpose. It is not moved at all until an operator says so.
 
-An offset is written down as applied before it is committed, so that the distributor of this cluster
-never takes it for news, also after a crash between the two. The position before it is written
-down with it: a commit that failed is made in a later round.
+An offset is written down as applied before it is committed. So the distributor of this cluster
+never takes the commit for news, even after a crash between the two. The position that the commit
+replaces is written down with it: a commit that failed is made in a later round.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ log = structlog.get_logger("keyway.offsets")
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """`row` was made of `state` and the log up to `end`."""
+    """`row` was computed from `state` and from the log up to `end`."""
 
     state: tuple[object, ...]
     end: int
     row: Row
 
     def holds(self, entry: Entry, index: PartitionIndex | None) -> bool:
-        """Also now that the log goes on."""
+        """Whether the row is still right although the log has grown."""
         if index is None or index.end == self.end:
             return True
         row, progress = self.row, entry.progress
@@ -58,7 +58,7 @@ class _Planned:
 
 @dataclass(slots=True)
 class Committer:
-    """`source`: tells when a commit here was made; None: nobody can tell."""
+    """`source` tells when a commit was made here; None: nothing can tell."""
 
     client: ClusterClient
     partitions: Partitions
@@ -77,7 +77,7 @@ class Committer:
         self.activity = Activity(self.board, self.now_ms)
 
     def entries(self, groups: Iterable[str]) -> list[Entry]:
-        """The newest of each place of `groups` that came from elsewhere."""
+        """The newest entry from elsewhere for each place of `groups`."""
         wanted = set(groups)
         return self.entries_of([place for place in self.board.state.places if place[0] in wanted])
 
@@ -86,8 +86,8 @@ class Committer:
         return [entry for entry in found if entry is not None]
 
     def plan(self, entries: Sequence[Entry], *, ask: bool = True) -> list[Row]:
-        """A row for each entry. `ask` False: the positions here are those that the source has seen,
-        and what has not changed since the last time is not searched again. Raises ClusterAway.
+        """A row for each entry. With `ask` False, the positions here are the ones that the source
+        has seen, and nothing that is unchanged is searched for again. Raises ClusterAway.
         """
         if not entries:
             return []
@@ -116,7 +116,7 @@ class Committer:
     def _kept(
         self, entry: Entry, active: set[str], now: Committed | None, *, keep: bool
     ) -> Row | None:
-        """The last row, unless something that it depends on is another."""
+        """The last row, unless something that it depends on has changed."""
         state, end = self._state(entry, active, now)
         known = self._planned.get(entry.place)
         index = self.partitions.index((entry.topic, entry.partition))
@@ -176,7 +176,7 @@ class Committer:
         )
 
     def _searched(self, entries: Sequence[Entry]) -> dict[Place, Located | int | None]:
-        """By origin or by timestamp, as the mode of each has it. Raises ClusterAway."""
+        """Searches by origin or timestamp, as the mode of each entry says. Raises ClusterAway."""
         searches: dict[Place, tuple[Partition, Search[Located | int | None]]] = {}
         for entry in entries:
             partition = (entry.topic, entry.partition)
@@ -200,7 +200,7 @@ class Committer:
         return mode_of(entry, self.options.mode)
 
     def _told(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
-        """The positions here by the source's last poll."""
+        """The positions here as of the source's last poll."""
         assert self.source is not None
         found = {}
         for entry in entries:
@@ -229,9 +229,9 @@ class Committer:
         return found
 
     def _timed(self, group: str, topic: str, partition: int, committed: Committed) -> Committed:
-        """With its time: that of the gateway for a Key-Shared group, which may commit late; else
-        that of the record in `__consumer_offsets`, or now, if it is so new that the record was not
-        read yet.
+        """The commit with its time. A Key-Shared group may commit late, so its gateway's time
+        counts. For other groups it is the time of the record in `__consumer_offsets`, or now if
+        that record is too new to have been read.
         """
         worked_ms = work_told_ms(committed.offset, committed.metadata)
         if worked_ms is not None:
@@ -244,8 +244,8 @@ class Committer:
         return replace(committed, committed_ms=self.now_ms())
 
     def _compare(self, entries: Sequence[Entry]) -> None:
-        """Looks for progress from an earlier life of a topic, in all entries before the first row:
-        one entry tells for all groups. Raises ClusterAway.
+        """Looks for progress from an earlier life of a topic. It looks at all entries before the
+        first row is made, because one entry tells for all groups. Raises ClusterAway.
         """
         beyond: dict[Partition, int] = {}
         for entry in entries:
@@ -269,8 +269,8 @@ class Committer:
         now: Committed | None,
         found: Located | int | None,
     ) -> Row:
-        """One look at the index answers all questions about the log: with an end that is asked
-        for after the search, records that come in between would be passed.
+        """One look at the index answers all questions about the log. If the end were asked for
+        after the search, records that arrive in between would be passed.
         """
         partition, mode = (entry.topic, entry.partition), self._mode(entry)
         facts = self.facts.get(entry.topic)
@@ -319,9 +319,9 @@ class Committer:
     def _settled_metadata(
         self, entry: Entry, offset: int, ranges: list[Range], now: Committed | None
     ) -> str:
-        """Of a Key-Shared group, without flags: the gateway reads it. Its origin is later than any
-        life that the window had here, so that the gateway believes it, whatever is in its store
-        (dispatcher/core/stored/reconcile.py).
+        """The metadata of a Key-Shared group, without flags, because the gateway reads it. Its
+        origin is later than any life that the window had here, so the gateway believes it, whatever
+        its store holds (dispatcher/core/stored/reconcile.py).
         """
         applied = self.board.state.applied.get(entry.place)
         if applied is not None and applied.offset == offset:
@@ -337,7 +337,7 @@ class Committer:
     # -------------------------------------------------------------------------------- committing
 
     def preview(self, entries: Sequence[Entry]) -> list[Row]:
-        """Plans, and lets `status` show it; commits nothing. Raises ClusterAway."""
+        """Plans, and shows the plan in `status`; commits nothing. Raises ClusterAway."""
         rows = self.plan(entries, ask=False)
         self._report(rows, ())
         return rows
@@ -360,8 +360,8 @@ class Committer:
         return rows
 
     def _looked_at(self, entries: Sequence[Entry], rows: list[Row]) -> list[Row]:
-        """The same, after a look at the logs where something is to be committed: an index may speak
-        of a topic that was deleted and created again since, or of records that are gone.
+        """The same rows, after a look at the logs of those that are due. An index may describe a
+        topic that has been deleted and created again since, or records that are gone.
         """
         again = [at for at, row in enumerate(rows) if self._is_due(row)]
         if again:
@@ -371,7 +371,7 @@ class Committer:
         return rows
 
     def forget(self, places: Collection[Place], groups: Collection[str]) -> None:
-        """`groups`: those that are left."""
+        """`groups`: the groups that are left."""
         for place in places:
             self.rows.pop(place, None)
             self._planned.pop(place, None)
@@ -443,7 +443,7 @@ def _applied(row: Row, flags: int) -> Applied:
 
 
 def _native(entry: Entry, streams: Iterable[Stream]) -> set[str]:
-    """The clusters that records here come from; the source of the entry is one of them. Where no
+    """The clusters that the records here come from; the source of the entry is one of them. If no
     record has an origin, all count as the source's.
     """
     found = {stream.cluster for stream in streams}

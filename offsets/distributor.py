@@ -1,10 +1,10 @@
-"""The distributor of one cluster: its groups' commits become entries, and entries travel on.
+"""The distributor of one cluster: it turns its groups' commits into entries, and passes entries on.
 
 An entry is written to the cluster's own `_keyway-offsets` and goes from there along the tree like a
 record: to the target of each level above the cluster, with copy flags. Entries that came from
-elsewhere go on by the same rule. A commit that the committer made here is no news: it is
-recognised by its applied record: the same offset, and of a Key-Shared group the same settled
-records. So nothing goes round.
+elsewhere go on by the same rule. A commit that the committer made here is no news. It is recognised
+by its applied record, which has the same offset, and for a Key-Shared group the same settled
+records. So nothing goes round in circles.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Distributor:
             self._look_again()
 
     def _place(self, change: Change) -> Place | None:
-        """None: its names have no logical form here, or the topic is not followed."""
+        """None if its names have no logical form here, or if the topic is not followed."""
         group, topic = self.client.group_of(change.group), self.client.topic_of(change.topic)
         if group is None or topic is None or not self.wanted_topic(topic):
             return None
@@ -108,8 +108,8 @@ class Distributor:
         return told == (commit.offset, without_flags(commit.metadata), commit.committed_ms)
 
     def _look_again(self) -> None:
-        """At groups that are behind: records that came since may have earlier timestamps. At each
-        once in `refresh_ms`, and not at too many in one round.
+        """Looks again at groups that are behind: records that came since may have earlier
+        timestamps. Each group is looked at once in `refresh_ms`, and not too many in one round.
         """
         now, name = self.now_ms(), self.client.name
         if not self._again and now - self._again_ms >= self.settings.refresh_ms:
@@ -134,7 +134,9 @@ class Distributor:
             self._wait_again(place, entry)
 
     def _as_configured(self, entry: Entry, index: PartitionIndex) -> bool:
-        """Its margin is that of the settings, and so are the doubts of a timestamp."""
+        """Whether the entry's margin and its doubts about timestamps are those of the present
+        settings.
+        """
         settings = self.settings
         margin_ms, doubts = margin_and_doubts(
             index.late_ms(settings.lag_window_ms),
@@ -170,11 +172,13 @@ class Distributor:
         return None if group is None or topic is None else (group, topic, place[2])
 
     def wanted(self) -> set[Partition]:
-        """Partitions that commits wait for."""
+        """The partitions that commits wait for."""
         return {place[1:] for place in self.waiting}
 
     def distribute(self) -> int:
-        """Writes the entries of commits that are new; how many. Raises ClusterAway, NotReadable."""
+        """Writes the entries of new commits. Returns how many it wrote. Raises ClusterAway,
+        NotReadable.
+        """
         if not self.source.caught_up:
             return 0  # a later commit may follow; an older one is no news
         copies = [place for place, commit in self.waiting.items() if self._is_copy(place, commit)]
@@ -204,7 +208,7 @@ class Distributor:
         return applied is not None and applied.made(commit.offset, commit.metadata)
 
     def _entries(self) -> list[Entry]:
-        """Of the commits whose partition is read to its end. Raises ClusterAway."""
+        """The entries of commits whose partition is read to its end. Raises ClusterAway."""
         searches = {}
         read = (
             (place, commit)
@@ -260,7 +264,7 @@ class Distributor:
 
 
 def _is_news(entry: Entry, known: Entry | None) -> bool:
-    """Not only that the log went on."""
+    """Whether more has changed than the end of the log."""
     return known is None or _bare(entry) != _bare(known)
 
 
@@ -273,9 +277,9 @@ def _bare(entry: Entry) -> Entry:
 
 @dataclass(slots=True)
 class Forwarder:
-    """Takes entries on from one cluster at one level of the tree. `boards`: of the link's targets,
-    in their order; the first that answers is written to. Has a thread of its own: a target that is
-    away holds up nothing else.
+    """Takes entries from one cluster to the next, at one level of the tree. `boards`: those of the
+    link's targets, in their order; the first that answers is written to. Each forwarder has a
+    thread of its own, so a target that is away holds up nothing else.
     """
 
     link: Link
@@ -285,8 +289,8 @@ class Forwarder:
     error: str = ""
 
     def forward(self, news: Sequence[Entry | Told]) -> int:
-        """How many went on; those that could not are due again the next time, unless there are
-        newer ones by then.
+        """Returns how many entries went on. Those that could not are due again the next time,
+        unless there are newer ones by then.
         """
         self.due |= {
             (record.place, record.source): record.with_flags(flags)

@@ -108,8 +108,8 @@ def group_states(cluster: Cluster) -> dict[str, str]:
 def commit_offsets(
     cluster: Cluster, wanted: Mapping[str, Wanted]
 ) -> dict[str, dict[Place, int] | Exception]:
-    """Kafka's error code for each place of each group, 0 = committed. An aiokafka's KafkaError or
-    OSError in place of a group's: nothing is known about it.
+    """Kafka's error code for each place of each group; 0: committed. In place of a group's codes
+    stands aiokafka's KafkaError or an OSError if nothing is known about the group.
     """
 
     async def commit(client: AIOKafkaClient, group: str) -> dict[Place, int]:
@@ -140,7 +140,9 @@ def _for_each(
     groups: Iterable[str],
     ask: Callable[[AIOKafkaClient, str], Awaitable[Answer]],
 ) -> dict[str, Answer | Exception]:
-    """Some at a time: the answer of each group, or its KafkaError or OSError."""
+    """Asks about some groups at a time. Returns the answer of each group, or its KafkaError or
+    OSError.
+    """
 
     async def ask_all(client: AIOKafkaClient) -> dict[str, Answer | Exception]:
         answers: dict[str, Answer | Exception] = {}
@@ -173,8 +175,8 @@ async def _with_client(
 
 
 async def _coordinator(client: AIOKafkaClient, group: str, attempt: int) -> int | None:
-    """None: there is none at the moment, or it is not connected yet. Pauses before each `attempt`
-    but the first, which is 0.
+    """The node of the group's coordinator; None if there is none at the moment, or if it is not
+    connected yet. Pauses before each `attempt` but the first, which is 0.
     """
     if attempt:
         await asyncio.sleep(PAUSE_S)

@@ -33,7 +33,9 @@ CREATE TABLE IF NOT EXISTS indexes (
 
 
 class IndexFile:
-    """`close` it. No method raises for the file: trouble is logged once, and it is done without."""
+    """`close` it. No method raises because of the file: trouble is logged once, and then the
+    service works without the file.
+    """
 
     def __init__(self, path: Path, seals: Seals) -> None:
         self._path = path
@@ -75,7 +77,7 @@ class IndexFile:
         self.close()
 
     def load(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionIndex]:
-        """Those that are there."""
+        """The indexes of `partitions` that the file has."""
         found: dict[Partition, PartitionIndex] = {}
         if self._database is None:
             return found
@@ -92,7 +94,7 @@ class IndexFile:
         return found
 
     def save(self, indexes: Mapping[Partition, PartitionIndex | None]) -> None:
-        """None: the partition is not followed any more."""
+        """None in place of an index: the partition is not followed any more."""
         if self._database is None or not indexes:
             return
         gone = [partition for partition, index in indexes.items() if index is None]
@@ -113,6 +115,8 @@ class IndexFile:
 
 
 def _fingerprint(name: str, seals: Seals) -> str:
-    """Of the secrets; slow to make, as a short secret could be guessed by it."""
+    """A fingerprint of the secrets. It is slow to make, because a short secret could be guessed
+    from it.
+    """
     text = repr((seals.secrets, seals.checksums)).encode()
     return hashlib.scrypt(text, salt=name.encode(), n=2**14, r=8, p=1, dklen=16).hex()

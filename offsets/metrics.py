@@ -1,4 +1,4 @@
-"""Exported figures of offsets that follow."""
+"""The metrics of offsets that follow."""
 
 from __future__ import annotations
 

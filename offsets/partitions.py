@@ -99,7 +99,7 @@ class _Followed:
             self.recent_from = recent.offsets[0]
 
     def kept(self, first: int, last: int) -> Rows | None:
-        """None: they are to be read from Kafka."""
+        """The rows from `first` to `last`; None: they must be read from Kafka."""
         if first < self.recent_from or last >= self.index.end:
             return None
         offsets = self.recent.offsets
@@ -139,8 +139,8 @@ class Partitions:
     # -------------------------------------------------------------------------------- following
 
     def follow(self, partitions: Iterable[Partition], facts: Mapping[str, TopicFacts]) -> None:
-        """From their logs' starts, or on from where the file's indexes end. `facts`: of all their
-        topics. Raises ClusterAway.
+        """Follows partitions from the starts of their logs, or from where the file's indexes end.
+        `facts` has all their topics. Raises ClusterAway.
         """
         new = [partition for partition in partitions if partition not in self._followed]
         if not new:
@@ -169,8 +169,8 @@ class Partitions:
     def _stored(
         self, partitions: Collection[Partition], facts: Mapping[str, TopicFacts]
     ) -> dict[Partition, PartitionIndex]:
-        """Indexes of the file that speak of these very topics, and of no record that is gone from
-        a log's end. Raises ClusterAway.
+        """The file's indexes of these very topics, without those that know records which are gone
+        from a log's end. Raises ClusterAway.
         """
         found = {} if self._file is None else self._file.load(partitions)
         ends = self._client.ends(found) if found else {}
@@ -201,7 +201,7 @@ class Partitions:
         self._file.save(indexes)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """They are gone, or begin anew with another life of their topic."""
+        """Stops following partitions that are gone, or whose topic was created again."""
         left = []
         for topic, partition in partitions:
             if self._followed.pop((topic, partition), None) is not None:
@@ -215,7 +215,7 @@ class Partitions:
             self._consumer.incremental_unassign(left)
 
     def index(self, partition: Partition) -> PartitionIndex | None:
-        """None until it was read to its end once."""
+        """The partition's index; None until it has been read to its end once."""
         followed = self._followed.get(partition)
         return followed.index if followed is not None and followed.caught_up else None
 
@@ -225,8 +225,8 @@ class Partitions:
         return len(self._behind)
 
     def read(self, *, for_s: float = READ_S_MAX) -> int:
-        """Goes on reading, until all ends are reached or time is up; how many records. Raises
-        ClusterAway.
+        """Reads on until all ends are reached or time is up. Returns how many records it read.
+        Raises ClusterAway.
         """
         if not self._followed:
             return 0
@@ -240,7 +240,9 @@ class Partitions:
                 return count
 
     def read_to_ends(self, *, for_s: float) -> bool:
-        """Until every partition's present end is read. Raises ClusterAway."""
+        """Reads to every partition's present end. Returns False if time was up before. Raises
+        ClusterAway.
+        """
         until = time.monotonic() + for_s
         ends = self._client.ends(list(self._followed))
         while self.behind or any(
@@ -292,9 +294,9 @@ class Partitions:
         columns.add(offset, timestamp, self._followed[place].index.own, offset)
 
     def look(self, partitions: Iterable[Partition]) -> None:
-        """At these logs: takes in the starts that retention moved, and leaves partitions that
-        are gone, of a topic that was created again, or with less records than were read; `follow`
-        begins anew with them. Raises ClusterAway.
+        """Looks at these logs again. It takes in log starts that retention has moved. It leaves
+        partitions that are gone, whose topic was created again, or that have fewer records than
+        were read; `follow` begins anew with them. Raises ClusterAway.
         """
         asked = [partition for partition in partitions if partition in self._followed]
         if not asked:
@@ -351,7 +353,9 @@ class Partitions:
         return answers
 
     def _rows(self, wishes: Mapping[Asked, tuple[Partition, ReadRange]]) -> dict[Asked, Rows]:
-        """Of some wishes at least: one range of each partition is read again at a time."""
+        """The rows of at least some of the wishes: one range of each partition is read again at a
+        time.
+        """
         found: dict[Asked, Rows] = {}
         again: dict[Partition, tuple[int, int]] = {}
         waiting: dict[Partition, list[Asked]] = {}

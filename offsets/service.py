@@ -119,13 +119,15 @@ class Service:
         return TailedCommits(self.client, self.wanted_group)
 
     def _linked(self, topic: str) -> bool:
-        """Links run between these clusters, and copy this topic."""
+        """Whether links run between these clusters and copy this topic."""
         return self._links_seen and self.config.topics.takes(topic)
 
     # ----------------------------------------------------------------------------------- rounds
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set. Raises ConfigError for a cluster that is not what the file says."""
+        """Works until `stop` is set. Raises ConfigError for a cluster that is not what the file
+        says.
+        """
         for name, reason in self._identities.look().items():
             log.warning("cluster_is_away", cluster=name, reason=reason)
         log.info("offsets_follow", cluster=self.client.name, levels=len(self._forwarders))
@@ -134,7 +136,7 @@ class Service:
             stop.wait(self.settings.interval_ms / 1_000)
 
     def round_safely(self) -> bool:
-        """False: a cluster was away, or a topic could not be read; logged once."""
+        """Returns False if a cluster is away or a topic cannot be read, which is logged once."""
         try:
             self._identified(self.client.name)
             self.round()
@@ -148,7 +150,9 @@ class Service:
         return True
 
     def _identified(self, name: str) -> None:
-        """Nothing is written to a cluster before. Raises ClusterAway, ConfigError."""
+        """Makes sure that the cluster is the right one before anything is written to it. Raises
+        ClusterAway, ConfigError.
+        """
         if self._identities.of(name) is None and (away := self._identities.look([name])):
             raise ClusterAway(f"{name}: {away[name]}")
 
@@ -172,7 +176,9 @@ class Service:
         self.metrics.doubted.set(self.partitions.doubted)
 
     def _wait_for_board(self) -> None:
-        """Without its end, older entries and the committer's own commits would count as news."""
+        """Before the board is read to its end, older entries and the committer's own commits would
+        count as news.
+        """
         if not self._board_awaited:
             log.warning("board_is_being_read", cluster=self.client.name)
         self._board_awaited = True
@@ -189,7 +195,7 @@ class Service:
             self.distributor.source = self.committer.source = source
 
     def _refresh(self) -> None:
-        """Topics, and the partitions that are followed."""
+        """Looks at the topics again, and at the partitions to follow."""
         now = time.monotonic() * 1_000
         left = self.partitions.outdated
         due = self._refreshed is None or now - self._refreshed >= self.settings.refresh_ms
@@ -265,8 +271,8 @@ class Service:
         self.metrics.decided(self.committer.rows.values(), ())
 
     def _decide(self, changed: set[Place]) -> None:
-        """On the places that changed, those that wait for an index, and those that were not looked
-        at for a while.
+        """Decides on the places that changed, those that wait for an index, and those that were not
+        looked at for a while.
         """
         now = time.monotonic() * 1_000
         since = now - self.settings.refresh_ms
@@ -309,7 +315,7 @@ class Service:
 def _forwarders(
     config: ClustersConfig, cluster: Cluster, identified: Callable[[str], None]
 ) -> list[Forwarder]:
-    """With clients of their own: each is used by one thread."""
+    """Each forwarder has clients of its own, because it has a thread of its own."""
     return [
         Forwarder(
             link,

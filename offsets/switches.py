@@ -1,6 +1,6 @@
-"""The switches of links, as one cluster knows them from the status of its own links: it tells of
-those that an operator has ordered here, and, for those of others, when its links have passed on all
-that stood in its logs after the switch.
+"""The switches of links, as one cluster knows them from the status of its own links. It tells of
+the switches that an operator has ordered here. Of other clusters' switches it tells when its own
+links have passed on everything that stood in its logs after the switch.
 """
 
 from __future__ import annotations
@@ -118,5 +118,5 @@ class Switches:
 
 
 def _link_name(link: Distributor) -> str:
-    """As spark/links/link.py names it."""
+    """The link's name as spark/links/link.py makes it."""
     return f"{link.source}-level-{link.level}"

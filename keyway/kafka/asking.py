@@ -1,5 +1,5 @@
-"""Questions to several clusters at the same time. A cluster that hangs is named, and holds up no
-answer of another one.
+"""The same question to several clusters at a time. A cluster that hangs is named, and delays no
+answer of another cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_LOOK_S_MAX = 3.0  # somebody waits for it before an empty page
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """In place of an answer, with the reason."""
+    """Stands in place of an answer, with the reason."""
 
     reason: str
 
@@ -37,8 +37,9 @@ class Asking(Generic[Answer]):
         self._looked = False
 
     def look(self, *, within_s: float | None = None) -> dict[str, Answer | Away]:
-        """By cluster, in the order of the questions. `within_s` None: waits for every one; the
-        first of several looks takes FIRST_LOOK_S_MAX at most. Raises as the questions do.
+        """The answers by cluster, in the order of the questions. With `within_s` None it waits for
+        every answer; the first of several looks takes FIRST_LOOK_S_MAX at most. Raises what the
+        questions raise.
         """
         if within_s is not None and not self._looked:
             within_s = min(within_s, FIRST_LOOK_S_MAX)

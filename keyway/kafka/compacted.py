@@ -79,11 +79,11 @@ class CompactedTopic:
         )
 
     def exists(self) -> bool:
-        """Whether the cluster lists it now."""
+        """Whether the cluster lists the topic now."""
         return self.name in self._admin.list_topics(timeout=self._answer_s).topics
 
     def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> None:
-        """Creates it, with the brokers' default of replicas, unless it is there."""
+        """Creates the topic, with the brokers' default number of replicas, unless it exists."""
         if self.exists():
             return
         new = NewTopic(self.name, 1, -1, config=dict(configs))
@@ -96,8 +96,8 @@ class CompactedTopic:
         self._created_s = time.monotonic()
 
     def end(self) -> int:
-        """Where committed records end now. Asked on a connection of its own: behind a consumer's
-        fetch it would wait for that fetch.
+        """Where the committed records end now. This is asked on a connection of its own: behind a
+        consumer's fetch it would wait for that fetch.
         """
         while True:
             try:
@@ -116,8 +116,8 @@ class CompactedTopic:
         return end
 
     def read(self, take: Take, *, for_s: float | None = None) -> bool:
-        """Gives `take` what was written since the last read, up to the topic's present end. False:
-        `for_s` was over before. Without `for_s` it takes as long as records come.
+        """Gives `take` what was written since the last read, up to the topic's present end. Returns
+        False if `for_s` was over before. Without `for_s` it reads for as long as records come.
         """
         end = self.end()
         if end < self._position:  # the topic was made anew
@@ -175,7 +175,7 @@ class CompactedTopic:
         self._position = 0
 
     def write(self, records: Iterable[Record]) -> None:
-        """Returns when all are durable."""
+        """Returns when all records are durable."""
         records = tuple(records)
         if not records:
             return
@@ -207,7 +207,7 @@ class CompactedTopic:
             self._consumer = None
 
     def close(self) -> None:
-        """Drops records that were not delivered by now: they are not wanted any more."""
+        """Drops records that have not been delivered: nobody wants them any more."""
         self._stop_reading()
         if "_producer" in self.__dict__:
             self._producer.purge()

@@ -51,8 +51,8 @@ class Identities:
         self._lock = threading.Lock()
 
     def look(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """At all clusters, or some. Returns those that are away, with the reason. Raises
-        ConfigError for one that is not what the file says.
+        """Asks all clusters, or the named ones. Returns the clusters that are away, with the
+        reasons. Raises ConfigError for a cluster that is not what the file says.
         """
         wanted = self._clusters if names is None else set(names)
         asked = {
@@ -84,5 +84,5 @@ class Identities:
             raise ConfigError(str(error)) from None
 
     def of(self, name: str) -> str | None:
-        """None: it has not answered yet."""
+        """The cluster's id; None if the cluster has not answered yet."""
         return self._known.get(name)

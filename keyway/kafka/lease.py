@@ -1,9 +1,9 @@
-"""The right of one process to do a piece of work: one has it, a second one waits.
+"""The right of one process to do a piece of work: one process has it, a second one waits.
 
 The holder is the member of a consumer group that owns the one partition of a topic. The cooperative
-assignor leaves it with its owner, so a second process gets nothing. A process that was killed loses
-it when its session ends. One that was frozen for nearly so long counts it as lost, and asks anew:
-Kafka may have given it to another one.
+assignor leaves the partition with its owner, so a second process gets nothing. A process that was
+killed loses the lease when its session ends. A process that was frozen for nearly that long counts
+the lease as lost and asks anew: Kafka may have given it to another process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FROZEN_SHARE = 0.7  # of a session: the last heartbeat was before the freeze
 
 
 class Lease:
-    """Asked for from the first `poll` on. One thread at a time may use it."""
+    """The process asks for the lease from its first `poll` on. One thread at a time may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, str], topic: str, *, group: str, session_ms: int
@@ -37,7 +37,7 @@ class Lease:
         self._consumer: Consumer | None = None
 
     def poll(self, wait_s: float) -> bool:
-        """Whether this process has it; to be called much more often than once a session."""
+        """Whether this process has the lease. Call it much more often than once a session."""
         now_s = time.monotonic()
         if now_s - self._polled_s > self._session_s * _FROZEN_SHARE:
             self.release()
@@ -51,13 +51,13 @@ class Lease:
         return self.held
 
     def release(self) -> None:
-        """Gives it up; safe to call at any time."""
+        """Gives the lease up; safe to call at any time."""
         consumer, self._consumer, self.held = self._consumer, None, False
         if consumer is not None:
             consumer.close()
 
     def members(self) -> list[str]:
-        """Who has it or waits for it; empty if Kafka does not answer."""
+        """The clients that have the lease or wait for it; empty if Kafka does not answer."""
         admin = AdminClient({**self._settings, "log_level": 2})
         with contextlib.suppress(KafkaException):
             asked = admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S)

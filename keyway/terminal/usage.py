@@ -29,7 +29,7 @@ class OneLineUsage(TyperGroup):
 
 
 def usage_line(error: Click) -> str:
-    """Empty if the help has been shown instead: nothing was given at all."""
+    """Empty if the help has been shown instead, because nothing was given at all."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return ""
     words = plain(" ".join(error.format_message().split()))

@@ -1,4 +1,4 @@
-"""The latest state of the topic `_keyway-offsets` on one cluster: who stands where, by place."""
+"""The latest state of the topic `_keyway-offsets` on one cluster: where each group stands."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Board:
 
     @property
     def places(self) -> Iterable[Place]:
-        """Those of all entries, each once."""
+        """The places of all entries, each once."""
         return self._sources.keys()
 
     def read(self, key: bytes | None, value: bytes | None) -> Entry | None:
-        """Takes in one record; the entry, if it is one that was not known. A malformed record is
+        """Takes in one record. Returns its entry if that was not known. A malformed record is
         counted, and changes nothing.
         """
         try:
@@ -111,8 +111,8 @@ class Board:
         return max(found, key=lambda entry: (entry.committed_ms, entry.source), default=None)
 
     def expired(self, before_ms: int) -> list[bytes]:
-        """The keys of all that is told of commits that were deleted before then, and of groups that
-        work on both clusters and have no commits any more.
+        """The keys to delete: of everything about commits that were deleted before `before_ms`, and
+        of groups that worked on both clusters and have no commits any more.
         """
         gone = {
             key

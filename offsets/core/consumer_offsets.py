@@ -153,7 +153,7 @@ class _Bytes:
         return int(struct.unpack(form, self._take(struct.calcsize(form), field))[0])
 
     def text(self, field: str) -> str:
-        """Null is "": no group, topic or metadata differs by it."""
+        """Null is read as "": for a group, topic or metadata they mean the same."""
         size = self._varint(field) - 1 if self.flexible else self.number(">h", field)
         return self._take(max(0, size), field).decode()
 

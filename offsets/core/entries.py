@@ -8,10 +8,9 @@
 
     ["switch", cluster, "", level, source]          a link with another target: switches.py
 
-Keys and values are JSON, names are logical ones (without the clusters' name patterns). Entries
-and switches travel along the tree like records: with copy flags, from a cluster to the targets of
-its levels.
-The others stay where they are.
+Keys and values are JSON. Names are logical ones, without the clusters' name patterns. Entries and
+switches travel along the tree like records: with copy flags, from a cluster to the targets of its
+levels. The other records stay on their cluster.
 """
 
 from __future__ import annotations
@@ -77,9 +76,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The last commit the committer made here for a group. `source`, `committed_ms`: of the entry
-    it came from. `before`, `before_ms`: the position that the commit was to replace, and its time;
-    None: there was none, or it is not known.
+    """The last commit that the committer made here for a group. `source`, `committed_ms`: those of
+    the entry that the commit came from. `before`, `before_ms`: the position that the commit was to
+    replace, and its time; None: there was none, or it is not known.
     """
 
     offset: int
@@ -91,8 +90,9 @@ class Applied:
     before_ms: int | None = None
 
     def made(self, offset: int, metadata: str) -> bool:
-        """Whether a commit is this one. A gateway may write its metadata anew, but the settled
-        records are the same; others are work of the group here, behind a cursor that stays.
+        """Whether a commit is this one. A gateway may write the metadata anew, but the settled
+        records stay the same. Other settled records are work of the group here, beyond a cursor
+        that has not moved.
         """
         if self.offset != offset:
             return False
@@ -101,8 +101,9 @@ class Applied:
         )
 
     def outstanding(self, offset: int, committed_ms: int | None) -> bool:
-        """The position here is still that of before: the commit failed, or was never tried. A later
-        commit of the same offset is a reset. `committed_ms` None: the offset alone can tell.
+        """Whether the position here is still the one from before, so that the commit failed or was
+        never tried. A later commit of the same offset is a reset. With `committed_ms` None the
+        offset alone decides.
         """
         if self.before != offset:
             return False
@@ -156,7 +157,7 @@ _PLAIN = (
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Its value; the key has the names."""
+    """The entry's value; its names are in the key."""
     body: dict[str, Any] = {"version": VERSION, "committed_ms": entry.committed_ms}
     body |= {name: getattr(entry, name) for name in _PLAIN}
     body["unsafe"] = list(entry.unsafe)
@@ -202,7 +203,7 @@ def _stream(parts: Sequence[Any]) -> Stream:
 
 
 def _gaps(ranges: Sequence[Range]) -> list[int]:
-    """Lengths of gaps and of ranges in turn, from 0 on: shorter than offsets."""
+    """The ranges as lengths of gaps and ranges in turn, from 0 on: shorter than offsets."""
     out: list[int] = []
     end = 0
     for low, high in ranges:
@@ -278,12 +279,13 @@ def without_flags(metadata: str) -> str:
 
 
 def work_told_ms(offset: int, metadata: str) -> int | None:
-    """When a Key-Shared group had done the work that a commit tells of; None: not told. Its gateway
-    commits late if Kafka was away, so the time of the commit in Kafka says nothing.
+    """When a Key-Shared group had done the work that a commit tells of; None: the metadata does not
+    say. Its gateway commits late if Kafka was away, so the time of the commit in Kafka says
+    nothing.
     """
     return settled_metadata.read_times(offset, without_flags(metadata)).settled_ms or None
 
 
 def _settled(offset: int, metadata: str) -> list[Range]:
-    """Behind the cursor of a Key-Shared group; none of any other group."""
+    """The settled records beyond the cursor of a Key-Shared group; none for any other group."""
     return settled_metadata.decode(offset, without_flags(metadata)) or []

@@ -5,9 +5,9 @@ of each stream its lowest and highest origin, and the earliest timestamp. That i
 record by reading one segment again, and it takes no memory for single records. Segments are columns
 of numbers, so that a question about many of them is one slice.
 
-Retention takes segments away from the front; their word about progress is kept, for a group
-that is behind them has passed them all the same. Compaction may take any record: a second reading
-then has fewer records than the segment says, and every rule in translate.py holds for those left.
+Retention removes segments from the front. What they told about progress is kept, because a group
+beyond them has passed them all the same. Compaction may take any record: a second reading then has
+fewer records than the segment says, and every rule in translate.py holds for those left.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Spans:
             self.upto[-1] = max(origin, self.upto[-1])
 
     def low_from(self, number: int) -> int:
-        """The lowest origin in segment `number` and behind."""
+        """The lowest origin in segment `number` and in the later ones."""
         return min(self.low[number:], default=NONE_LOW)
 
     def halve(self) -> None:
@@ -108,7 +108,7 @@ class PartitionIndex:
 
     @property
     def streams(self) -> set[Stream]:
-        """Of the records that are there."""
+        """The streams of the records that are there."""
         return set(self.spans)
 
     def extend(self, rows: Rows, end: int) -> None:
@@ -187,9 +187,9 @@ class PartitionIndex:
             del column[:gone]
 
     def compare(self, processed: int, log_end: int) -> bool:
-        """Takes in that a group has processed the own records before `processed`, of a life that is
-        not told, and that the log ends at `log_end` now. True: so the topic has had an earlier life
-        here, which is news.
+        """Takes in that a group has processed the own records before `processed`, in a life that is
+        not told, while the log ends at `log_end`. Returns True if the topic must have had an
+        earlier life here, and that was not known.
         """
         if processed <= max(log_end, self.former_end):
             return False
@@ -227,6 +227,6 @@ class PartitionIndex:
 
 
 def _paired(column: array[int], join: Callable[[int, int], int]) -> array[int]:
-    """Neighbours become one; the last one stays alone if it has none."""
+    """Joins neighbours in pairs. The last one stays alone if it has no neighbour."""
     rest = column[len(column) - len(column) % 2 :]
     return array("q", map(join, column[::2], column[1::2])) + rest

@@ -28,7 +28,7 @@ class Stream(NamedTuple):
     life: str = ""
 
     def may_be(self, other: Stream) -> bool:
-        """The same, or one of the two does not tell its life."""
+        """Whether the two streams are the same, or one of them does not tell its life."""
         return self[:3] == other[:3] and (self.life == other.life or not (self.life and other.life))
 
 
@@ -49,8 +49,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """A wish to read the records of [first, last] again. Those that are gone by now are missing in
-    the answer.
+    """A wish to read the records of [first, last] again. The answer lacks those that are gone by
+    now.
     """
 
     first: int
@@ -63,11 +63,12 @@ Search = Generator[ReadRange, Rows, Answer]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The records a group has processed: of each stream those before `vector[stream]` (none of a
-    stream that is missing), and the origins in `settled[stream]` (ascending, disjoint).
+    """The records that a group has processed: of each stream the records before `vector[stream]`
+    (none if the stream is missing), and the origins in `settled[stream]` (ascending, disjoint).
 
-    Those from `new[stream]` on have not been processed for sure. Between the two, records were
-    lost from the log before or after the group came by: they are delivered, and may be repeats.
+    Records from `new[stream]` on have certainly not been processed. Of the records between the two
+    nobody knows, because the log lost records before or after the group came by. They are
+    delivered, and may be repeats.
     """
 
     vector: Mapping[Stream, int]
@@ -76,7 +77,7 @@ class Progress:
 
     def told_of(self, streams: Iterable[Stream]) -> Progress:
         """The same progress by the names of `streams`. Where a life is not told, the least progress
-        of those that it may be counts as processed.
+        of the streams that it may be counts as processed.
         """
         vector, new, settled = dict(self.vector), dict(self.new), dict(self.settled)
         for stream in streams:

@@ -17,7 +17,7 @@ from offsets.core.translate import Located, Unsafe
 
 
 class Refusal(StrEnum):
-    """Why nothing is committed. Closed: every reason there is stands here."""
+    """Why nothing is committed. The list is complete."""
 
     TOPIC_MISSING = "topic-missing"
     NAME_NOT_TRANSLATED = "name-not-translated"
@@ -124,7 +124,7 @@ class Row:
 
     @property
     def changes(self) -> bool:
-        """There is something to commit."""
+        """Whether there is something to commit."""
         return not self.refusals and self.new is not None
 
     def shown(self) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def mode_of(entry: Entry, wanted: Mode) -> Mode:
 
 
 def is_due(entry: Entry, target: Target) -> bool:
-    """The entry is news for the target: only the committer has moved the group there since, or was
-    about to, or another move was earlier than the commit on the source.
+    """Whether the entry is news for the target: only the committer has moved the group there since,
+    or was about to, or another move there was earlier than the commit on the source.
     """
     now, ours = target.committed, target.applied
     if now is None:
@@ -158,7 +158,7 @@ def is_due(entry: Entry, target: Target) -> bool:
 
 
 def _own_work(target: Target) -> bool:
-    """The group's present position is one that it has committed there itself."""
+    """Whether the group itself has committed its present position there."""
     now, ours = target.committed, target.applied
     if now is None:
         return False

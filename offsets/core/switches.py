@@ -1,12 +1,13 @@
-"""Links that were switched to another target without a rewind, and are not through with it.
+"""Links that were switched to another target without a rewind, and have not finished the switch.
 
-The old target may have records that it has not passed on. They come to the rest of the subtree
-behind newer ones, so within one stream "processed up to here" is no one number there. Progress that
-is told by a cluster of that subtree is refused until every cluster of it but the new target has
-said that its own links have passed on all that its logs had after the switch.
+The old target may have records that it has not passed on. They reach the rest of the subtree after
+newer records, so within one stream "processed up to here" is no single number there. Progress that
+a cluster of that subtree tells is refused until every cluster of it but the new target has said
+that its own links have passed on everything that its logs held after the switch.
 
-The link's own cluster tells of the switch, the others that they are through, all in records of the
-topic `_keyway-offsets` that travel as entries do: key ["switch", cluster, "", level, source].
+The link's own cluster tells of the switch, and the other clusters tell that they are through. All
+of this is in records of the topic `_keyway-offsets` that travel as entries do: key ["switch",
+cluster, "", level, source].
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SWITCH: Final = "switch"
 @dataclass(frozen=True, slots=True)
 class Told:
     """`source` speaks of switch number `generation` of the link from `cluster` at `level`. `done`:
-    of the link's own cluster, that new records go to `target`; of another, that it is through.
+    if the link's own cluster says so, new records go to `target`; if another cluster does, it is
+    through.
     """
 
     cluster: str
@@ -85,7 +87,7 @@ def _link(tree: Tree, told: Told) -> Distributor | None:
 
 
 def unfinished_subtrees(told: Mapping[tuple[Place, str], Told], tree: Tree) -> set[str]:
-    """The clusters whose word about progress is not taken now."""
+    """The clusters whose progress is not believed now."""
     found: set[str] = set()
     for order, link in orders(told.values(), tree):
         others = [target for target in link.allowed if target != order.target]

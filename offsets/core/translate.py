@@ -106,7 +106,9 @@ def source_facts(
     settled: Sequence[Range] = (),
     window_ms: int,
 ) -> Search[SourceFacts]:
-    """Of a commit. `settled`: offsets behind it that a Key-Shared group has settled."""
+    """The facts of a commit. `settled`: offsets beyond the commit that a Key-Shared group has
+    settled.
+    """
     offset = min(committed, index.end)
     number = index.at(offset)
     part = _Split({}, {}, None, None, 0)
@@ -251,7 +253,7 @@ def by_timestamp(
 def margin_and_doubts(
     late_ms: int, *, several: bool, margin_ms: int, margin_ms_max: int
 ) -> tuple[int, tuple[Unsafe, ...]]:
-    """Of a partition, whatever the position of a group."""
+    """The margin and the doubts of a partition, whatever the position of a group."""
     if not several:
         return margin_ms, ()
     margin = min(max(margin_ms, late_ms), max(margin_ms, margin_ms_max))
@@ -333,7 +335,7 @@ def _first_missing(rows: Rows, progress: Progress) -> int | None:
 
 
 def _repeats(rows: Rows, progress: Progress, start: int) -> int:
-    """How many from row `start` on may have been processed."""
+    """How many records from row `start` on may have been processed."""
     return sum(
         progress.may_have(stream, origin)
         for stream, origin in zip(rows.streams[start:], rows.origins[start:], strict=True)
@@ -341,8 +343,8 @@ def _repeats(rows: Rows, progress: Progress, start: int) -> int:
 
 
 def _replay(index: PartitionIndex, start: int, progress: Progress) -> Search[int]:
-    """Records of the segments from `start` on that may have been processed: counted one by one, or
-    all of them where too many segments would have to be read for it.
+    """How many records of the segments from `start` on may have been processed. They are counted
+    one by one, or all are counted where too many segments would have to be read.
     """
     sought = [
         (spans, progress.new.get(stream, 0), stream in progress.settled)
