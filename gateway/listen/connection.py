@@ -32,6 +32,7 @@ from gateway.core.forwarding.effects import (
     ToUpstream,
 )
 from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.repartition.adoption import Producing
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
@@ -150,6 +151,14 @@ class ClientConnection:
         done = self._state.answered_all if self._session_over else self._state.idle
         if done and not self.sockets.over:
             self._end()
+
+    @property
+    def producing(self) -> Producing:
+        return Producing(self.id, self._state.produces, self._state.oldest_produce_ns)
+
+    @property
+    def draining(self) -> bool:
+        return self._draining
 
     def abort(self) -> None:
         self.sockets.abort()

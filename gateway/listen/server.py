@@ -21,6 +21,7 @@ from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.effects import Rewrite, Rules
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
+from gateway.core.repartition.hiding import Shown, hide
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -61,6 +62,7 @@ __all__ = [
 
 log = structlog.get_logger("keyway.server")
 
+_SHOWS_PARTITIONS = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 TOO_MANY = "no more clients are taken: raise the limit of open files (ulimit -n), two for a client"
 
 
@@ -87,6 +89,7 @@ class Server:
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
+        self._hides: Shown | None = None
         self._on_metadata: list[Callable[[ConnectionId, Message], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
@@ -170,6 +173,10 @@ class Server:
         """`callback` is called once, before the first connection is closed by a planned stop."""
         self._on_drain.append(callback)
 
+    def hide(self, shown: Shown | None) -> None:
+        """From now on clients see no more partitions of these topics."""
+        self._hides = shown
+
     def on_metadata(self, callback: Callable[[ConnectionId, Message], None]) -> None:
         """`callback` is called with each answer of Metadata that goes to a client."""
         self._on_metadata.append(callback)
@@ -201,6 +208,8 @@ class Server:
         if response.api_key == ApiKey.API_VERSIONS:
             return self._offered[connection.listener].frame(response)
         shown = read(response)
+        if self._hides is not None and shown.api_key in _SHOWS_PARTITIONS:
+            hide(shown.message, self._hides)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
             for callback in self._on_metadata:

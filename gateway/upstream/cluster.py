@@ -17,6 +17,7 @@ import structlog
 from gateway.core.cluster.discovery import metadata_request, topology_from
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
+from gateway.core.repartition.hiding import Shown, hide
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -67,6 +68,7 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
         self.topology = Topology()
+        self._hides: Shown | None = None
         self._watched: dict[str, None] = {}  # in the order they were asked for
         self._callbacks: list[Callable[[Topology], None]] = []
         self._coordinators: dict[str, int] = {}
@@ -185,6 +187,10 @@ class Upstream:
         found = topology_from(self.topology, answer, self.settings.slots).topics
         return {name: topic for name, topic in found.items() if topic.partitions}
 
+    def hide(self, shown: Shown | None) -> None:
+        """From the next refresh on the view has no more partitions of these topics."""
+        self._hides = shown
+
     def unwatch(self, topics: Iterable[str]) -> None:
         for topic in topics:
             self._watched.pop(topic, None)
@@ -210,6 +216,8 @@ class Upstream:
             answer = await self.call(ApiKey.METADATA, metadata_request(asked))
             if answer["ErrorCode"] != 0:
                 raise Refused(answer["ErrorCode"], "Metadata")
+            if self._hides is not None:
+                hide(answer, self._hides)
             if whole is not None:
                 answer["Topics"] = whole["Topics"] + answer["Topics"]
             whole = answer

@@ -10,7 +10,7 @@ from gateway.core.wire.schema import Message
 from gateway.upstream.errors import Refused
 from gateway.upstream.requests import Calls
 
-RESOURCE_BROKER, RESOURCE_GROUP = 4, 32  # ConfigResource.Type
+RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP = 2, 4, 32  # ConfigResource.Type
 GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
 
 
@@ -30,6 +30,11 @@ async def group_config(upstream: Calls, group: str) -> dict[str, str]:
 async def broker_config(upstream: Calls, broker_id: int, names: list[str]) -> dict[str, str]:
     """Raises UpstreamError."""
     return _values(await _configs(upstream, RESOURCE_BROKER, str(broker_id), names, broker_id))
+
+
+async def topic_config(upstream: Calls, topic: str, names: list[str]) -> dict[str, str]:
+    """Raises UpstreamError."""
+    return _values(await _configs(upstream, RESOURCE_TOPIC, topic, names))
 
 
 async def _configs(

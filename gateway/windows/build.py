@@ -16,6 +16,7 @@ from dispatcher.core.model import Noticed
 from dispatcher.store.base import WindowStore
 from gateway.config.file import Config
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.repartition.holds import Holds
 from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
@@ -61,20 +62,18 @@ def build(
     tasks: asyncio.TaskGroup,
     group_log: GroupLog,
     now_ms: Callable[[], int],
+    holds: Holds,
 ) -> Part[WindowsRoom]:
     cluster, groups = upstream.cluster, members.groups
     monitored = MonitoredStore(store, now_ms)
     ready = ReadySignals()
     outcomes, flow = RecordOutcomes(group_log), RecordFlow()
 
-    def spawn(work: Coroutine[Any, Any, None]) -> None:
-        tasks.create_task(work)
-
     windows = Windows(
         config,
         members.evictions,
         tasks=tasks,
-        key_filters_loaded=members.key_filters.loaded,
+        key_filters_loaded=lambda: members.key_filters.loaded() and holds.loaded,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,
@@ -90,7 +89,8 @@ def build(
             noticed=_to(outcomes.noticed, flow.noticed),
             owners=owners,
             log=group_log,
-            spawn=spawn,
+            spawn=lambda work: _spawn(tasks, work),
+            hold_of=holds.of,
         ),
     )
     cluster.on_topology(windows.news.topology_changed)
@@ -120,6 +120,10 @@ def build(
         stop=windows.stop,
         close=monitored.close,
     )
+
+
+def _spawn(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+    tasks.create_task(work)
 
 
 def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dispatcher.core.hold import Hold
 from dispatcher.core.model import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition, Topology
@@ -109,6 +110,10 @@ class UpstreamView(OffsetsByTime, TopicsView, Protocol):
     def request_refresh(self) -> None: ...
 
 
+def no_hold(_: WindowKey) -> Hold | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The parts that all windows of the node share."""
@@ -128,6 +133,7 @@ class Dependencies:
     log: GroupLog
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     owners: Owners = field(default_factory=Alone)  # of virtual brokers
+    hold_of: Callable[[WindowKey], Hold | None] = no_hold  # of the window, at this moment
     loads: Turns = field(default_factory=lambda: Turns(LOADED_AT_ONCE, LOAD_SLOW_S))
 
     async def forget_stored(self, key: WindowKey) -> None:

@@ -107,6 +107,7 @@ class Window:
         self.life = WindowLife()
         self._tickets = Tickets()
         self._up = asyncio.Event()
+        self.when_read: Callable[[ReadResult], None] | None = None  # sees all that is read
         self.work: asyncio.Queue[Load | Pause | None] = asyncio.Queue()  # None: the end
 
     def __repr__(self) -> str:
@@ -281,6 +282,8 @@ class Window:
 
     def on_read(self, read: ReadResult) -> None:
         """The reader's sink."""
+        if self.when_read is not None:
+            self.when_read(read)
         commands = taken_in(self.life, self.section, read, self._dependencies.now_ms())
         self.perform(commands)
         # No commands: the window has left that place, or waits there for an operator.
@@ -316,6 +319,7 @@ class Window:
             fence=loaded.fence,
             origin=loaded.origin,
             settled_ms=loaded.settled_ms,
+            hold=self._dependencies.hold_of(self.key) if self.section.reliable else None,
         )
         if self.life.core is None:
             return  # closed meanwhile

@@ -19,7 +19,7 @@ from gateway.core.client_limits.account import Account
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
 from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Kind, Rules, Side, Stop
 from gateway.core.forwarding.node_endpoints import MalformedResponse
-from gateway.core.forwarding.requests import Requests
+from gateway.core.forwarding.requests import PRODUCE, Requests
 from gateway.core.forwarding.responses import Responses
 
 
@@ -107,6 +107,20 @@ class ConnectionState:
     def open_apis(self) -> list[int]:
         """Keys of the client's requests that upstream has not answered, the oldest first."""
         return [call.api_key for call in self._calls if call.kind is not Kind.INJECTED]
+
+    @property
+    def produces(self) -> bool:
+        """It has sent a Produce request, or the beginning of one."""
+        return self._requests.produces
+
+    @property
+    def oldest_produce_ns(self) -> int | None:
+        """When the oldest Produce request that is not answered was whole; 0: one may not be whole
+        yet, None: there is none.
+        """
+        if self._requests.mid_frame or self._requests.held_bytes:
+            return 0
+        return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), None)
 
     def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []

@@ -136,6 +136,10 @@ class Requests:
         return self._answering_bytes if whole is None else len(whole.payload)
 
     @property
+    def produces(self) -> bool:
+        return self._walk is not None
+
+    @property
     def idle(self) -> bool:
         local = self._parked is not None or self._answering_bytes > 0
         return not (local or self.mid_frame or self._waiting or self._injections)

@@ -6,7 +6,8 @@ left out: no upstream address reaches a client.
 
 DescribeConfigs is here for a broker's own `listeners`, `advertised.listeners` and the like: those
 two show the virtual broker, and others, such as `controller.quorum.voters`, nothing.
-DescribeTopicPartitions shows broker ids only and passes unread.
+DescribeTopicPartitions shows broker ids only; it is here because partitions may be hidden
+(gateway/core/repartition/hiding.py).
 
 Where brokers have several slots, Metadata shows all virtual brokers, and as leaders those of the
 partitions' slots; so do the new leaders that Produce and Fetch name. Replicas keep upstream's ids,
@@ -108,7 +109,7 @@ def write(
         sasl = rules.sasl or rules.login
         protocol = ("SASL_" if sasl else "") + ("SSL" if secure else "PLAINTEXT")
         _move_configs(message, addresses, protocol)
-    else:
+    elif shown.api_key != ApiKey.DESCRIBE_TOPIC_PARTITIONS:
         assert shown.api_key in (ApiKey.PRODUCE, ApiKey.FETCH), shown.api_key
         message["NodeEndpoints"] = _moved(message["NodeEndpoints"], "NodeId", addresses, slots)
         _move_new_leaders(shown.api_key, message, slots)

@@ -38,6 +38,7 @@ REWRITTEN: Final = (
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 
 # Answered here with upstream's own answer in it, so in no version that upstream lacks.

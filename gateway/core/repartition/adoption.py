@@ -32,6 +32,7 @@ class Adopting:
     newest: int
     since_ms: int
     _served_ns: dict[int, int] = field(default_factory=dict)  # by connection
+    _done: set[int] = field(default_factory=set)
 
     def served(self, connection: int, now_ns: int) -> None:
         """It was sent Metadata that shows the new partitions."""
@@ -40,14 +41,18 @@ class Adopting:
 
     def closed(self, connection: int) -> None:
         self._served_ns.pop(connection, None)
+        self._done.discard(connection)
 
     def outstanding(self, connections: Iterable[Producing]) -> list[int]:
         return [it.connection for it in connections if self._is_outstanding(it)]
 
     def _is_outstanding(self, it: Producing) -> bool:
-        if it.connection > self.newest or not it.produces:
+        if it.connection > self.newest or not it.produces or it.connection in self._done:
             return False
         served_ns = self._served_ns.get(it.connection)
         if served_ns is None:
             return True
-        return it.oldest_ns is not None and it.oldest_ns <= served_ns
+        if it.oldest_ns is not None and it.oldest_ns <= served_ns:
+            return True
+        self._done.add(it.connection)  # the request that it is in the middle of next is a new one
+        return False

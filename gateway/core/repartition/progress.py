@@ -18,12 +18,14 @@ class NodeSaid:
 
     version: int  # of the record, as it acts by it
     producers: int = 0
+    late_ms: int = 0  # when it saw the last record of the old Metadata above a boundary; 0: none
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a group has to settle below the boundary of one old partition before the topic is as
-    any other. `offsets`: at most; `keys` None: not known, the group has no window there.
+    """What a group has to settle in one old partition before the topic is as any other. `offsets`:
+    below the boundary, at most. `keys`: that move and have unsettled records, also above it; None:
+    not known, the group has no window there.
     """
 
     group: str
@@ -66,16 +68,28 @@ def next_step(
             if node in live and it.producers
         ]
         return Next(None, tuple(reasons)) if reasons else Next(Move.OPEN)
-    reasons = [_unsettled(it) for it in left if it.offsets]
-    late_ms = record.opened_ms + record.pace.late_ms - now_ms
-    if late_ms > 0:
-        reasons.append(f"late records may come for {-(-late_ms // 1000)} s")
-    return Next(None, tuple(reasons)) if reasons else Next(Move.FINISH)
+    if record.phase is Phase.OPEN:
+        return _raised(record, unaware, [it for node, it in said.items() if node in live], now_ms)
+    unsettled = [_unsettled(it) for it in left if it.offsets or it.keys]
+    return Next(None, tuple(unsettled)) if unsettled else Next(Move.FINISH)
+
+
+def _raised(
+    record: Repartition, unaware: list[str], said: Collection[NodeSaid], now_ms: int
+) -> Next:
+    last_late_ms = max((it.late_ms for it in said), default=0)
+    left_ms = max(record.opened_ms, last_late_ms) + record.pace.late_ms - now_ms
+    reasons = list(unaware)
+    if left_ms > 0:
+        why = "may come" if last_late_ms <= record.opened_ms else "came, and may come again"
+        reasons.append(f"late records {why} for {-(-left_ms // 1000)} s")
+    return Next(None, tuple(reasons)) if reasons else Next(Move.RAISE)
 
 
 def _unsettled(left: Left) -> str:
+    what = f"up to {left.offsets} records" if left.offsets else "late records"
     keys = "" if left.keys is None else f" of {left.keys} keys"
-    return f"group {left.group}: up to {left.offsets} records{keys} in partition {left.partition}"
+    return f"group {left.group}: {what}{keys} in partition {left.partition}"
 
 
 class AbortRefused(Exception):

@@ -1,6 +1,6 @@
 """One repartition of a topic, as all nodes know it: how far it is, and how it goes on.
 
-    MARKED ─► CREATED ─► SHOWN ─► OPEN ─► FINISHED        MARKED ─► (gone), CREATED ─► ABORTED
+    MARKED ─► CREATED ─► SHOWN ─► OPEN ─► DRAINING ─► FINISHED        MARKED, CREATED ─► ABORTED
 
 Each phase is a record in Redis. A step writes the next one in the place of the one that it has read
 (`version`), so of several nodes that try, one succeeds; what it did before that, it may do again.
@@ -10,6 +10,8 @@ Each phase is a record in Redis. A step writes the next one in the place of the 
 - SHOWN: Metadata has them. Old partitions may still get records of keys that move.
 - OPEN: whoever produced before has been told, or was disconnected. `boundaries`, by old partition,
   are where its log ended then: what is below is the past of the keys that move.
+- DRAINING: no producer's batch of before can come any more. `boundaries` have been raised to where
+  the old logs ended then.
 - FINISHED: every group has passed the boundaries; the topic is as any other.
 - ABORTED: it has new partitions that nobody saw. They stay hidden: Kafka deletes none.
 """
@@ -30,6 +32,7 @@ class Phase(Enum):
     CREATED = "created"
     SHOWN = "shown"
     OPEN = "open"
+    DRAINING = "draining"
     FINISHED = "finished"
     ABORTED = "aborted"
 
@@ -38,6 +41,7 @@ class Move(Enum):
     CREATE = "create"
     SHOW = "show"
     OPEN = "open"
+    RAISE = "raise"
     FINISH = "finish"
     ABORT = "abort"
 
@@ -46,12 +50,14 @@ NEXT = {
     (Phase.MARKED, Move.CREATE): Phase.CREATED,
     (Phase.CREATED, Move.SHOW): Phase.SHOWN,
     (Phase.SHOWN, Move.OPEN): Phase.OPEN,
-    (Phase.OPEN, Move.FINISH): Phase.FINISHED,
+    (Phase.OPEN, Move.RAISE): Phase.DRAINING,
+    (Phase.DRAINING, Move.FINISH): Phase.FINISHED,
     (Phase.CREATED, Move.ABORT): Phase.ABORTED,
     # Whoever creates the partitions may be at it, or have died between that and saying so.
     (Phase.MARKED, Move.ABORT): Phase.ABORTED,
 }
-RUNNING = frozenset({Phase.MARKED, Phase.CREATED, Phase.SHOWN, Phase.OPEN})
+RUNNING = frozenset({Phase.MARKED, Phase.CREATED, Phase.SHOWN, Phase.OPEN, Phase.DRAINING})
+_HOLDING = frozenset({Phase.SHOWN, Phase.OPEN, Phase.DRAINING})
 _HIDDEN = frozenset({Phase.MARKED, Phase.CREATED, Phase.ABORTED})
 
 
@@ -77,10 +83,11 @@ class Repartition:
     began_ms: int = 0  # these are Redis's clock
     shown_ms: int = 0
     opened_ms: int = 0
+    raised_ms: int = 0
     finished_ms: int = 0
     boundaries: tuple[int, ...] = ()
-    groups: tuple[str, ...] = ()  # Key-Shared groups that had a position in the topic when OPEN
-    unordered: tuple[str, ...] = ()  # other groups, whose order across the cut nobody keeps
+    groups: tuple[str, ...] = ()  # Key-Shared groups that had a position in the topic when SHOWN
+    unordered: tuple[str, ...] = ()  # groups whose order across the cut nobody keeps
 
     def moved(self, move: Move, **facts: Any) -> Repartition:  # noqa: ANN401 - fields of this
         return replace(self, phase=NEXT[self.phase, move], version=self.version + 1, **facts)
@@ -93,6 +100,11 @@ class Repartition:
     def shown(self) -> int:
         """Partitions that clients see."""
         return self.before if self.phase in _HIDDEN else self.after
+
+    @property
+    def holds(self) -> bool:
+        """Records of its new partitions may have to wait for those of its old ones."""
+        return self.phase in _HOLDING
 
     def source_of(self, partition: int) -> int:
         """The old partition that the keys of a new one come from."""

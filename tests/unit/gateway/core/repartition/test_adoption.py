@@ -18,7 +18,7 @@ def test_a_request_of_before_is_waited_for() -> None:
     adopting = Adopting(newest=5, since_ms=0)
     adopting.served(5, now_ns=100)
     adopting.served(5, now_ns=900)  # again: the first time counts
-    for oldest_ns, outstanding in ((0, [5]), (100, [5]), (101, [])):
+    for oldest_ns, outstanding in ((0, [5]), (100, [5]), (101, []), (0, [])):
         assert adopting.outstanding([Producing(5, True, oldest_ns)]) == outstanding
     adopting.closed(5)
     assert adopting.outstanding([]) == []

@@ -51,14 +51,29 @@ def test_it_opens_once_nobody_produces_by_the_old_metadata() -> None:
     assert next_step(shown, "a", said(shown) | {"b": NodeSaid(9, 5)}, (), NOW_MS).move is Move.OPEN
 
 
-def test_it_ends_when_all_groups_have_passed_and_nothing_can_be_late() -> None:
+def test_boundaries_are_raised_once_nothing_can_be_late() -> None:
     opened = replace(in_phase(Move.CREATE, Move.SHOW, Move.OPEN), opened_ms=NOW_MS)
-    left = [Left("g", 1, 7, keys=2), Left("h", 0, 0)]
-    waits = next_step(opened, "ab", said(opened), left, NOW_MS + 120_000)
-    assert waits.reasons == ("group g: up to 7 records of 2 keys in partition 1",)
-    assert next_step(opened, "ab", said(opened), (), NOW_MS + 119_000).move is None
-    assert next_step(opened, "ab", said(opened), (), NOW_MS + 120_000).move is Move.FINISH
-    finished = opened.moved(Move.FINISH)
+    early = next_step(opened, "ab", said(opened), (), NOW_MS + 119_000)
+    assert early.reasons == ("late records may come for 1 s",)
+    assert next_step(opened, "ab", said(opened), (), NOW_MS + 120_000).move is Move.RAISE
+    late = said(opened) | {"a": NodeSaid(opened.version, late_ms=NOW_MS + 60_000)}
+    waits = next_step(opened, "ab", late, (), NOW_MS + 120_000)
+    assert waits.reasons == ("late records came, and may come again for 60 s",)
+    assert next_step(opened, "ab", late, (), NOW_MS + 180_000).move is Move.RAISE
+
+
+def test_it_ends_when_all_groups_have_passed_and_hold_no_key_that_moves() -> None:
+    draining = in_phase(Move.CREATE, Move.SHOW, Move.OPEN, Move.RAISE)
+    left = [Left("g", 1, 7, keys=2), Left("h", 0, 0, keys=1), Left("i", 0, 0), Left("j", 0, 0, 0)]
+    waits = next_step(draining, "ab", said(draining), left, NOW_MS)
+    assert waits.reasons == (
+        "group g: up to 7 records of 2 keys in partition 1",
+        "group h: late records of 1 keys in partition 0",
+    )
+    assert next_step(draining, "ab", said(draining), left[2:], NOW_MS).move is Move.FINISH
+    finished = draining.moved(Move.FINISH)
+    assert draining.runs
+    assert draining.holds
     assert not finished.runs
     assert next_step(finished, "ab", {}, (), NOW_MS).move is None
 

@@ -1,0 +1,37 @@
+"""The holds of all windows of a node, by group, topic and partition. Empty while nothing runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dispatcher.core.hold import HELD_WHOLE, Hold
+from gateway.core.repartition.record import Repartition
+
+Place = tuple[str, str, int]  # group, the text of a topic's id, partition
+
+
+@dataclass(slots=True)
+class Holds:
+    loaded: bool = False  # whether anything runs is known: no window is loaded before
+    _records: dict[str, Repartition] = field(default_factory=dict)  # by the text of the topic's id
+    _known: dict[Place, Hold] = field(default_factory=dict)
+
+    def of(self, place: Place) -> Hold | None:
+        """None: none of its records waits for those of another window."""
+        if not self._records:
+            return None
+        group, topic_id, partition = place
+        record = self._records.get(topic_id)
+        if record is None or partition < record.before or group in record.unordered:
+            return None
+        return self._known.get(place, HELD_WHOLE)
+
+    def hold(self, topic_id: str, record: Repartition) -> None:
+        self._records[topic_id] = record
+
+    def put(self, place: Place, hold: Hold) -> None:
+        self._known[place] = hold
+
+    def lift(self, topic_id: str) -> None:
+        if self._records.pop(topic_id, None) is not None:
+            self._known = {place: it for place, it in self._known.items() if place[1] != topic_id}
