@@ -29,6 +29,7 @@ from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.repartition.record import Pace, Repartition
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -47,6 +48,8 @@ from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
 from gateway.reading.metrics import ReaderCollector
 from gateway.reading.refetch import ReaderCounts
+from gateway.repartition.metrics import RepartitionCollector
+from gateway.repartition.running import Late, RunningTopic
 from gateway.upstream.build import broker_troubles
 from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
 from gateway.windows.store_availability import MonitoredStore
@@ -176,6 +179,32 @@ async def redis_is_slow(watch: Watch) -> None:
     watch.before = before
     await watch.calm()
     store.seconds = 0.3
+    await watch.amiss()
+
+
+@dataclass(slots=True)
+class GrowingOfStory:
+    """A topic that grows, as its metrics see it."""
+
+    record: Repartition
+    late: Late = field(default_factory=Late)
+    closed: int = 0
+
+
+@STORIES.of("KeywayRepartitionLateRecords")
+async def a_producer_goes_past_the_gateway(watch: Watch) -> None:
+    pace = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
+    record = Repartition(
+        topic="orders", topic_id="00", before=4, after=8, partitioner=None, pace=pace
+    )
+    run = GrowingOfStory(record)
+    watch.register(RepartitionCollector({"orders": cast("RunningTopic", run)}))
+    await watch.calm()
+
+    async def before() -> None:
+        run.late.records += 1
+
+    watch.before = before
     await watch.amiss()
 
 

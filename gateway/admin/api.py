@@ -41,6 +41,7 @@ from gateway.admin.node_rows import (
 )
 from gateway.admin.operation import EVENTS, GROUP, JSON, METRICS_TEXT, Operation, Parameter
 from gateway.admin.problems import DESCRIPTION
+from gateway.admin.repartition_operations import REPARTITION_OPERATIONS
 from gateway.admin.rows import (
     Alive,
     DeletedGroup,
@@ -199,6 +200,7 @@ OPERATIONS = (
         TopicList,
         optional=NAMES_PAGE,
     ),
+    *REPARTITION_OPERATIONS,
     Operation(
         "GET",
         "/v1/brokers",

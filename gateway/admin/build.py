@@ -29,6 +29,7 @@ from gateway.members.build import MembersRoom
 from gateway.metric_rows import RowCollector
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
+from gateway.repartition.repartitions import Repartitions
 from gateway.routing.build import RoutingRoom
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
@@ -43,6 +44,7 @@ def build(
     members: MembersRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
+    repartitions: Repartitions,
     parts: Sequence[Part[Any]],
     now_ms: Callable[[], int],
 ) -> Part[Starlette]:
@@ -73,6 +75,7 @@ def build(
         rows=rows,
         lags=operations.lags,
         histories=operations.histories,
+        repartitions=repartitions,
         health=partial(look, parts),
         access=access,
         configuration=Configuration(

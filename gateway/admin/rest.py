@@ -55,6 +55,7 @@ from gateway.admin.problems import (
     group_problem,
     http_problem,
 )
+from gateway.admin.repartitions import repartition_routes
 from gateway.admin.rows import Alive
 from gateway.admin.supervision import supervision_routes
 from gateway.admin.tokens import Caller
@@ -74,6 +75,7 @@ from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.repartition.repartitions import Repartitions
 from gateway.routing.owners import SharedOwners
 from gateway.upstream.build import Brokers
 from gateway.windows.table import WindowTable
@@ -98,6 +100,7 @@ class RestParts:
     registry: CollectorRegistry
     lags: Lags
     histories: GroupHistories
+    repartitions: Repartitions
     health: Callable[[], Awaitable[Health]]
     access: Access
     configuration: Configuration
@@ -149,6 +152,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *history_routes(parts.offsets, parts.histories),
                 *position_routes(parts.offsets, parts.lags),
                 *topic_routes(parts.offsets, parts.lags),
+                *repartition_routes(parts.repartitions),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
                 *limit_routes(parts.server, parts.groups),
                 *node_routes(parts.nodes, parts.access.tokens),

@@ -18,6 +18,7 @@ from gateway.cli import (
     keys,
     node,
     nodes,
+    repartitions,
 )
 from gateway.cli.commands import CommandGroups
 from gateway.cli.contexts import CONTEXT_VARIABLE, use_context
@@ -47,6 +48,7 @@ app.add_typer(keys.members, name="member")
 app.add_typer(keys.windows, name="window")
 app.add_typer(keys.keys, name="key")
 app.add_typer(node.topics, name="topic")
+app.add_typer(repartitions.app, name="repartition")
 app.add_typer(node.brokers, name="broker")
 app.add_typer(node.connections, name="connection")
 app.add_typer(client_limits.app, name="limit")

@@ -20,6 +20,7 @@ from gateway.config.admin import AdminSection
 from gateway.config.client_limits import LimitSection, no_name_twice
 from gateway.config.groups import GroupSection
 from gateway.config.listen import ListenSection
+from gateway.config.repartition import RepartitionSection
 from gateway.config.section import Section
 from gateway.config.state import NodesSection, RegistryViewSection, StateSection
 from gateway.config.upstream import UpstreamSection
@@ -43,6 +44,8 @@ class Config(Section):
     """Several nodes in front of one cluster."""
     registry_view: RegistryViewSection = RegistryViewSection()
     """A schema registry for this cluster's clients."""
+    repartition: RepartitionSection = RepartitionSection()
+    """How a topic gets more partitions."""
     limits: Annotated[
         tuple[LimitSection, ...], Field(max_length=LIMIT_RULES_MAX), AfterValidator(no_name_twice)
     ] = ()

@@ -16,10 +16,12 @@ import gateway.listen.build as listen
 import gateway.members.build as members
 import gateway.operations.build as operations
 import gateway.reading.build as reading
+import gateway.repartition.build as repartition
 import gateway.routing.build as routing
 import gateway.upstream.build as upstream
 import gateway.windows.build as windows
 from gateway.config.file import Config, ConfigSource
+from gateway.core.repartition.holds import Holds
 from gateway.group_log import GroupLog
 from gateway.node import event_loop, memory, redis_state, registry_view, rest_server
 from gateway.node.redis_state import RunningRedis
@@ -68,15 +70,20 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         tasks,
         group_log,
         now_ms,
+        holds := Holds(),
     )
     acts = operations.build(config, cluster.room, groups.room, reader.room, window.room, now_ms)
+    growth = repartition.build(
+        config, cluster.room, server.room, window.room, acts.room, holds, redis.room.client
+    )
     apis = handlers.build(
         cluster.room, server.room, reader.room, owners, groups.room, window.room, acts.room, now_ms
     )
     server.room.server.answer(apis.handlers)
     view = registry_view.build(config.registry_view)
     loop = event_loop.build()
-    parts = [redis, cluster, nodes, reader, groups, window, acts, apis, process.part, loop, *view]
+    below = [redis, growth, cluster, nodes, reader, groups, window, acts]
+    parts = [*below, apis, process.part, loop, *view]
     app = admin.build(
         config,
         source,
@@ -86,6 +93,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         groups.room,
         window.room,
         acts.room,
+        growth.room.repartitions,
         [*parts, server],
         now_ms,
     )

@@ -43,6 +43,7 @@ class GatewayProcess:
         nodes: Mapping[str, Any] | None = None,
         limits: Sequence[Settings] = (),
         sasl: Mapping[str, Any] | None = None,
+        repartition: Mapping[str, Any] | None = None,
         open_files_max: int | None = None,
         stderr: str | None = None,
         command: Sequence[str] = OF_THE_CHECKOUT,
@@ -80,6 +81,7 @@ class GatewayProcess:
             "state": {**where, **(state or {})},
             "nodes": dict(nodes or {}),
             "limits": list(limits),
+            "repartition": dict(repartition or {}),
             # Members of a test join together, and none of them waits for its partitions.
             "groups": [{"assignment_interval_ms": 0, **group} for group in groups],
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httpx
@@ -22,12 +23,15 @@ from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
 from gateway.config.admin import AdminSection, MaskRule, Role, TokenSection
 from gateway.config.file import Config, ConfigSource
 from gateway.core.cluster.topology import Topology
+from gateway.core.repartition.plan import Plan
+from gateway.core.repartition.record import Pace, Repartition
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
 from gateway.operations.group_administration import GroupAdministration
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.parked_records import ParkedRecords
 from gateway.operations.unreadable_records import UnreadableRecords
+from gateway.repartition.running import RunningTopic
 from gateway.windows.record_flow import RecordFlow
 from tests.rig.admin_parts import Admin, ScriptedStarts
 from tests.rig.gateway_process import Settings
@@ -96,6 +100,33 @@ def role_tokens(*roles: str) -> list[Settings]:
     return [{"name": it, "role": it, "sha256": sha256_of(it)} for it in roles]
 
 
+@dataclass(slots=True)
+class ScriptedRepartitions:
+    """Any topic may grow, and none does."""
+
+    records: dict[str, Repartition] = field(default_factory=dict)
+    running: dict[str, RunningTopic] = field(default_factory=dict)
+
+    async def plan(self, topic: str, after: int, unordered: Sequence[str]) -> Plan:
+        return Plan(
+            topic=topic,
+            before=1,
+            after=after,
+            partitioner=None,
+            ordered_groups=(),
+            unordered_groups=tuple(unordered),
+            refusals=(),
+        )
+
+    start = plan
+
+    async def abort(self, topic: str) -> Repartition:
+        pace = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
+        return Repartition(
+            topic=topic, topic_id="00", before=1, after=2, partitioner=None, pace=pace
+        )
+
+
 def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
     """Without an Admin only the table of routes is complete. `changes`: other parts."""
     node = None if admin is None else admin.node
@@ -114,6 +145,7 @@ def rest_parts(admin: Admin | None = None, **changes: Any) -> RestParts:
         "parked": ParkedRecords(offsets, record_starts, now_ms),
         "unreadable": UnreadableRecords(offsets),
         "administration": GroupAdministration(offsets, cast(Any, node and node.settings)),
+        "repartitions": ScriptedRepartitions(),
         "filters": filters,
         "registry": CollectorRegistry(),
         "lags": None if admin is None else admin.lags(),

@@ -23,6 +23,7 @@ from gateway.core.forwarding.requests import PRODUCE, Requests
 from gateway.core.forwarding.responses import Responses
 
 
+# Long: a property for each question of the shell, a method for each thing that happens.
 class ConnectionState:
     """The two streams of one client connection, and the calls that are open on it. The caller owns
     and reports `counts`. `now_ns` is a clock that never goes back; 0: requests are not timed.

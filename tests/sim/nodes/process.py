@@ -16,6 +16,7 @@ import gateway.routing.build as routing_build
 import gateway.windows.build as windows_build
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.forwarding.rewrite import Address
+from gateway.core.repartition.holds import Holds
 from gateway.core.routing.orders import OrderRefused
 from gateway.core.wire.long_bytes import whole
 from gateway.group_log import GroupLog
@@ -313,6 +314,7 @@ class Process:
             tasks,
             GroupLog(self.now_ms),
             self.now_ms,
+            Holds(loaded=True),
         )
         self.table = windows.room.windows.table
         self.cluster.on_topology(windows.room.windows.news.topology_changed)

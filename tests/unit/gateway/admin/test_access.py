@@ -61,6 +61,8 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, str]]] = {
     "group.delete": (None, {}),
     "filters.set": ({"rules": [{"client_id": "a*", "keys": ["b*"]}]}, {"group": GROUP}),
     "filters.remove": (None, {"group": GROUP}),
+    "repartitions.start": ({"topic": TOPIC, "partitions": 2}, {}),
+    "repartitions.abort": ({"topic": TOPIC}, {}),
     "positions.seek": ({"to": "latest", "execute": True}, {}),
     "config.reload": (None, {}),
     "tls.reload": (None, {}),

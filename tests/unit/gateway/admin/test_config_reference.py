@@ -71,6 +71,7 @@ def test_every_section_has_its_table_and_no_other() -> None:
             "state",
             "nodes",
             "registry_view",
+            "repartition",
         ),
         *("limits[]", "groups[]", "groups[].filters[]"),
     ]

@@ -1,0 +1,96 @@
+"""Rows of REST about topics that get more partitions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictInt
+
+from gateway.admin.rows import Body, Row
+from gateway.core.repartition.limits import TOPIC_PARTITIONS_MAX
+
+Name = Annotated[str, Field(min_length=1, max_length=249)]
+
+
+class RepartitionBody(Body):
+    """Without `execute` it is planned, and nothing is changed. `unordered`: groups whose order of
+    keys across the change is given up.
+    """
+
+    topic: Name
+    partitions: Annotated[StrictInt, Field(ge=1, le=TOPIC_PARTITIONS_MAX)]
+    unordered: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
+    execute: StrictBool = False
+
+
+class AbortBody(Body):
+    topic: Name
+
+
+class RepartitionPlan(Row):
+    """`partitioner` null: the topic's records do not tell. With `refusals` it cannot be started."""
+
+    topic: str
+    before: int
+    after: int
+    partitioner: Literal["murmur2", "crc32"] | None
+    ordered_groups: list[str]
+    unordered_groups: list[str]
+    warnings: list[str]
+    refusals: list[str]
+    executed: bool
+
+
+class ProducerRow(Row):
+    """A connection that may still produce by the Metadata of before."""
+
+    connection: int
+    client: str
+    client_id: str | None
+
+
+class BoundaryRow(Row):
+    """An old partition. Below `boundary` is the past of the keys that move."""
+
+    partition: int
+    boundary: int | None
+    log_end: int | None
+
+
+class LeftRow(Row):
+    """What a group has to settle there. `records`: at most, below the boundary. `keys`: that move
+    and have unsettled records; null: not known, the group has no window there now.
+    """
+
+    group: str
+    partition: int
+    records: int
+    keys: int | None
+
+
+class RepartitionRow(Row):
+    """Times are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it."""
+
+    topic: str
+    before: int
+    after: int
+    phase: Literal["marked", "created", "shown", "open", "draining", "finished", "aborted"]
+    began_ms: int
+    shown_ms: int
+    opened_ms: int
+    raised_ms: int
+    finished_ms: int
+    waits_for: list[str]
+    error: str | None
+    groups: list[str]
+    unordered: list[str]
+    producers: list[ProducerRow]
+    partitions: list[BoundaryRow]
+    left: list[LeftRow]
+    late_records: int
+    late_partitions: list[int]
+    closed_connections: int
+
+
+class RepartitionList(Row):
+    repartitions: list[RepartitionRow]

@@ -1,0 +1,103 @@
+"""REST of topics that get more partitions: `GET` and `POST /v1/repartitions`, and `abort`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.access import concerns
+from gateway.admin.problems import answered, json_body, json_object, validated
+from gateway.admin.repartition_rows import (
+    AbortBody,
+    BoundaryRow,
+    LeftRow,
+    ProducerRow,
+    RepartitionBody,
+    RepartitionList,
+    RepartitionPlan,
+    RepartitionRow,
+)
+from gateway.core.repartition.plan import Plan
+from gateway.repartition.repartitions import Repartitions
+from gateway.repartition.status import Status, status_of
+
+
+def repartition_routes(repartitions: Repartitions) -> list[Route]:
+    async def listed(request: Request) -> Response:
+        topic = request.query_params.get("topic")
+        chosen = [it for name, it in sorted(repartitions.records.items()) if topic in (None, name)]
+        rows = [_row(await status_of(repartitions, record)) for record in chosen]
+        return answered(RepartitionList(repartitions=rows))
+
+    async def plan_or_start(request: Request) -> Response:
+        body = validated(RepartitionBody, await json_object(request))
+        concerns(request, topic=body.topic, dry_run=not body.execute)
+        act = repartitions.start if body.execute else repartitions.plan
+        plan = await act(body.topic, body.partitions, body.unordered)
+        return answered(_plan_row(plan, executed=body.execute))
+
+    async def abort(request: Request) -> Response:
+        body = validated(AbortBody, await json_body(request, {"topic"}))
+        concerns(request, topic=body.topic)
+        record = await repartitions.abort(body.topic)
+        return answered(_row(await status_of(repartitions, record)))
+
+    return [
+        Route("/v1/repartitions", listed, methods=["GET"]),
+        Route("/v1/repartitions", plan_or_start, methods=["POST"]),
+        Route("/v1/repartitions/abort", abort, methods=["POST"]),
+    ]
+
+
+def _plan_row(plan: Plan, *, executed: bool) -> RepartitionPlan:
+    return RepartitionPlan(
+        topic=plan.topic,
+        before=plan.before,
+        after=plan.after,
+        partitioner=None if plan.partitioner is None else plan.partitioner.value,
+        ordered_groups=list(plan.ordered_groups),
+        unordered_groups=list(plan.unordered_groups),
+        warnings=list(plan.warnings),
+        refusals=list(plan.refusals),
+        executed=executed,
+    )
+
+
+def _row(status: Status) -> RepartitionRow:
+    record = status.record
+    ends = status.log_ends or (None,) * record.before
+    boundaries = record.boundaries or (None,) * record.before
+    return RepartitionRow(
+        topic=record.topic,
+        before=record.before,
+        after=record.after,
+        phase=record.phase.value,
+        began_ms=record.began_ms,
+        shown_ms=record.shown_ms,
+        opened_ms=record.opened_ms,
+        raised_ms=record.raised_ms,
+        finished_ms=record.finished_ms,
+        waits_for=list(status.waits_for),
+        error=status.error or None,
+        groups=list(record.groups),
+        unordered=list(record.unordered),
+        producers=[
+            ProducerRow(connection=it.connection, client=it.client, client_id=it.client_id)
+            for it in status.producers
+        ],
+        partitions=[
+            BoundaryRow(
+                partition=partition, boundary=boundaries[partition], log_end=ends[partition]
+            )
+            for partition in range(record.before)
+        ],
+        left=[
+            LeftRow(group=it.group, partition=it.partition, records=it.offsets, keys=it.keys)
+            for it in status.left
+            if it.offsets or it.keys
+        ],
+        late_records=status.late_records,
+        late_partitions=list(status.late_partitions),
+        closed_connections=status.closed_connections,
+    )

@@ -1,0 +1,74 @@
+"""Repartitions as a part of the node, which starts before all that clients come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from gateway.config.file import Config
+from gateway.core.repartition.holds import Holds
+from gateway.core.repartition.record import Pace
+from gateway.listen.build import ListenRoom
+from gateway.operations.build import OperationsRoom
+from gateway.part import Part
+from gateway.repartition.metrics import RepartitionCollector
+from gateway.repartition.repartitions import Repartitions
+from gateway.repartition.start_offsets import StartOffsets
+from gateway.repartition.status import warnings_of
+from gateway.repartition.steps import Steps
+from gateway.repartition.survey import Survey
+from gateway.repartition.table import RepartitionTable
+from gateway.upstream.build import UpstreamRoom
+from gateway.windows.build import WindowsRoom
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionRoom:
+    repartitions: Repartitions
+
+
+def build(
+    config: Config,
+    upstream: UpstreamRoom,
+    listen: ListenRoom,
+    windows: WindowsRoom,
+    operations: OperationsRoom,
+    holds: Holds,
+    redis: Redis,
+) -> Part[RepartitionRoom]:
+    """`holds`: those that its windows ask for."""
+    cluster, commits, offsets = upstream.cluster, upstream.commits, operations.offsets
+    section = config.repartition
+    survey = Survey(cluster, commits, offsets)
+    repartitions = Repartitions(
+        RepartitionTable(redis),
+        cluster,
+        listen.server,
+        windows.windows.table,
+        holds,
+        survey,
+        Steps(cluster, commits, offsets, survey, StartOffsets(cluster.settings).commit),
+        Pace(
+            adoption_ms=section.adoption_timeout_ms,
+            settle_ms=section.settle_ms,
+            late_ms=section.delivery_timeout_ms,
+        ),
+        alone=config.nodes.id is None,
+    )
+
+    async def load() -> None:
+        await repartitions.load()
+
+    def warnings() -> Sequence[str]:
+        return warnings_of(repartitions)
+
+    return Part(
+        name="repartition",
+        room=RepartitionRoom(repartitions),
+        collectors=(RepartitionCollector(repartitions.running),),
+        warnings=warnings,
+        start=load,
+        background=(repartitions.run,),
+    )

@@ -1,0 +1,41 @@
+"""Bounds of repartitions. Units are in the names."""
+
+from __future__ import annotations
+
+# From one look at the ends of the logs to the next: records of new partitions wait so long, too.
+LOOK_MS = 200
+# A look reports all keys that wait: it takes a part of the time, however many they are.
+LOOK_PAUSE_FACTOR = 5
+
+# What groups have left is asked for at most so often: of one without windows, it is a question to
+# Kafka and to the store.
+LEFT_MS = 1_000
+
+# A producer's connection that is to be closed gets so long for its answers.
+CLOSE_MS = 5_000
+
+# What is said to Redis and by it.
+TABLE_S_MAX = 5.0
+LOAD_AGAIN_S = 0.5
+
+# Each looks at its logs several times a second.
+RUNNING_MAX = 8
+
+# To create partitions in Kafka.
+CREATE_MS_MAX = 30_000
+
+# For the partitioner that a topic shows: the newest records of so many partitions.
+SAMPLED_PARTITIONS_MAX = 32
+SAMPLED_OFFSETS = 200
+
+# Groups that are asked for their positions at a time.
+GROUPS_ASKED_AT_ONCE = 16
+
+# For a record of a topic that is gone: from one look to the next.
+GONE_LOOK_S = 30.0
+
+# Connections, groups and partitions that a status names one by one.
+SHOWN_MAX = 1_000
+
+# A transaction of offsets, for a group that has members.
+START_OFFSETS_S_MAX = 20.0

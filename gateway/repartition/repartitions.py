@@ -1,0 +1,317 @@
+"""All repartitions of a node that stands alone: each step when its time has come, and what
+operators ask.
+
+While none runs, this waits for one to begin. Clients are shown what the records say, from before
+the first of them comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import structlog
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.repartition.hiding import ShownTopic
+from gateway.core.repartition.holds import Holds
+from gateway.core.repartition.plan import Plan, planned
+from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
+from gateway.core.repartition.record import Move, Pace, Phase, Repartition
+from gateway.core.wire.schema import Message
+from gateway.listen.server import ConnectionId, Server
+from gateway.operations.errors import OperationError, StateUnavailable
+from gateway.repartition.limits import (
+    GONE_LOOK_S,
+    LEFT_MS,
+    LOAD_AGAIN_S,
+    LOOK_MS,
+    LOOK_PAUSE_FACTOR,
+    RUNNING_MAX,
+)
+from gateway.repartition.running import RunningTopic, monotonic_ms
+from gateway.repartition.steps import Steps, TopicGone, aborted_before, begun
+from gateway.repartition.survey import Survey
+from gateway.repartition.table import RepartitionTable
+from gateway.routing.lost_cancel import cancelled
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.errors import UpstreamError
+from gateway.windows.table import WindowTable
+
+log = structlog.get_logger("keyway.repartition")
+
+_ME = "this node"
+
+
+class NotNow(OperationError):
+    """The state of the topic forbids it."""
+
+    status = 409
+
+
+class NoRepartition(OperationError):
+    status = 404
+
+
+@dataclass(slots=True)
+class _Rest:
+    """What a running one has left, from the last time that it was asked."""
+
+    left: list[Left]
+    at_ms: int
+
+
+class Repartitions:
+    def __init__(
+        self,
+        table: RepartitionTable,
+        upstream: Upstream,
+        server: Server,
+        windows: WindowTable,
+        holds: Holds,
+        survey: Survey,
+        steps: Steps,
+        pace: Pace,
+        *,
+        alone: bool,
+    ) -> None:
+        self.records: dict[str, Repartition] = {}  # by topic, also those that are over
+        self.running: dict[str, RunningTopic] = {}
+        self._table = table
+        self._upstream = upstream
+        self._server = server
+        self._windows = windows
+        self._holds = holds
+        self._survey = survey
+        self._steps = steps
+        self._pace = pace
+        self._alone = alone
+        self._begun = asyncio.Event()
+        self._acting = asyncio.Lock()  # a step, or an operator
+        self._rests: dict[str, _Rest] = {}
+        windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
+        server.on_metadata(self._served)
+        server.on_disconnect(self._disconnected)
+
+    # ------------------------------------------------------------------------------------ the clock
+
+    async def load(self) -> bool:
+        """Before clients come. False: Redis is away; `run` asks again."""
+        try:
+            records = await self._table.load()
+        except StateUnavailable as away:
+            log.warning("repartitions_not_loaded", reason=str(away))
+            return False
+        for record in records.values():
+            self._apply(record)
+        self._holds.loaded = True
+        return True
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while not cancelled():
+            if not self._holds.loaded:
+                await asyncio.sleep(0 if await self.load() else LOAD_AGAIN_S)
+            elif not self.running:
+                await self._rest()
+            else:
+                began_ms = monotonic_ms()
+                for run in list(self.running.values()):
+                    await self._turn(run)
+                took_ms = monotonic_ms() - began_ms
+                await asyncio.sleep(max(LOOK_MS, LOOK_PAUSE_FACTOR * took_ms) / 1000)
+
+    async def _rest(self) -> None:
+        self._begun.clear()
+        try:
+            async with asyncio.timeout(GONE_LOOK_S):
+                await self._begun.wait()
+        except TimeoutError:
+            for record in list(self.records.values()):
+                await self._look_for(record)
+
+    async def _look_for(self, record: Repartition) -> None:
+        """Of a topic that is gone nothing is kept."""
+        try:
+            await self._steps.there(record)
+        except TopicGone:
+            await self._forget(record)
+        except UpstreamError:
+            pass
+
+    async def _turn(self, run: RunningTopic) -> None:
+        record = run.record
+        try:
+            async with self._acting:
+                if run.record is record and record.topic in self.running:
+                    await self._step(run)
+            run.error = ""
+        except TopicGone:
+            await self._forget(run.record)
+        except (OperationError, UpstreamError) as error:
+            if run.error != str(error):
+                log.warning("repartition_waits", topic=record.topic, reason=str(error))
+            run.error = str(error)
+        except Exception as bug:  # It costs this repartition a turn, not the node.
+            log.exception("repartition_failed", topic=record.topic)
+            run.error = f"internal error: {bug!r}"
+
+    async def _step(self, run: RunningTopic) -> None:
+        record = run.record
+        now_ms = await self._table.now_ms()
+        if record.holds:
+            await run.look(now_ms)
+        if not self._alone:
+            run.reasons = ("several nodes share this Redis: one that stands alone can go on",)
+            return
+        if record.phase is Phase.SHOWN:
+            run.close_late_ones()
+        producers = len(run.outstanding())
+        said = {_ME: NodeSaid(record.version, producers, run.late.last_ms)}
+        left = await self.left(run, LEFT_MS) if record.phase is Phase.DRAINING else []
+        following = next_step(record, said, said, left, now_ms)
+        run.reasons = following.reasons
+        if following.move is not None:
+            await self._put(await self._steps.make(following.move, run, now_ms), record)
+            if following.move is Move.SHOW:
+                await self._upstream.refresh([record.topic])
+
+    async def left(self, run: RunningTopic, age_ms: int) -> list[Left]:
+        """As of at most `age_ms` ago. Raises StateUnavailable."""
+        topic = run.record.topic
+        known = self._rests.get(topic)
+        if known is None or monotonic_ms() - known.at_ms > age_ms:
+            known = self._rests[topic] = _Rest(await self._steps.left(run), monotonic_ms())
+        return known.left
+
+    # ----------------------------------------------------------------------------------- its record
+
+    async def _put(self, record: Repartition, before: Repartition | None) -> None:
+        """Raises NotNow if another process has written one meanwhile; then that one counts."""
+        replaced = 0 if before is None else before.version
+        if not await self._table.put(record.topic, replaced, record):
+            known = (await self._table.load()).get(record.topic)
+            if known is not None:
+                self._apply(known)
+                raise NotNow(f"topic {record.topic!r}: another process has gone on with it")
+            log.warning("repartition_lost_in_redis", topic=record.topic)
+            await self._table.put(record.topic, 0, record)
+        self._apply(record)
+        log.info(
+            "repartition",
+            topic=record.topic,
+            phase=record.phase.value,
+            before=record.before,
+            after=record.after,
+        )
+
+    async def _forget(self, record: Repartition) -> None:
+        try:
+            await self._table.put(record.topic, record.version, None)
+        except StateUnavailable as away:
+            log.info("repartition_not_forgotten", topic=record.topic, reason=str(away))
+            return
+        log.info("repartition_topic_gone", topic=record.topic)
+        self.records.pop(record.topic, None)
+        self._end(record.topic)
+        self._show()
+
+    def _apply(self, record: Repartition) -> None:
+        """This node acts by it from now on."""
+        topic = record.topic
+        self.records[topic] = record
+        self._rests.pop(topic, None)
+        if not record.runs:
+            self._end(topic)
+        elif topic in self.running:
+            self.running[topic].moved(record)
+        else:
+            self.running[topic] = RunningTopic(
+                record, self._upstream, self._server, self._windows, self._holds
+            )
+            self._begun.set()
+        self._show()
+
+    def _end(self, topic: str) -> None:
+        run = self.running.pop(topic, None)
+        if run is not None:
+            run.end()
+
+    def _show(self) -> None:
+        shown = {
+            record.topic: ShownTopic(bytes.fromhex(record.topic_id), record.shown)
+            for record in self.records.values()
+            if record.runs or record.phase is Phase.ABORTED
+        }
+        self._server.hide(shown or None)
+        self._upstream.hide(shown or None)
+        self._upstream.request_refresh()
+
+    # ---------------------------------------------------------------------------------------- heard
+
+    def _watch(self, topic_id: str, partition: TopicPartition) -> None:
+        run = self.running.get(partition.topic)
+        if run is not None and run.topic_id == topic_id and run.record.holds:
+            run.moved(run.record)
+
+    def _served(self, connection: ConnectionId, metadata: Message) -> None:
+        for run in self.running.values():
+            run.served(connection, metadata)
+
+    def _disconnected(self, connection: ConnectionId) -> None:
+        for run in self.running.values():
+            run.disconnected(connection)
+
+    # ------------------------------------------------------------------------------------ operators
+
+    async def plan(self, topic: str, after: int, unordered: Collection[str]) -> Plan:
+        """Raises OperationError."""
+        return (await self._planned(topic, after, unordered))[0]
+
+    async def _planned(
+        self, topic: str, after: int, unordered: Collection[str]
+    ) -> tuple[Plan, bytes]:
+        if not self._holds.loaded:
+            raise StateUnavailable("Redis: the repartitions are not loaded yet")
+        known = self.records.get(topic)
+        facts = await self._survey.facts(topic, aborted_before(known))
+        plan = planned(facts, after, known, unordered)
+        refusals = list(plan.refusals)
+        if not self._alone:
+            refusals.append("several nodes share this Redis: only one that stands alone can do it")
+        if len(self.running) >= RUNNING_MAX and topic not in self.running:
+            refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
+        return replace(plan, refusals=tuple(refusals)), facts.topic_id
+
+    async def start(self, topic: str, after: int, unordered: Collection[str]) -> Plan:
+        """Raises OperationError; NotNow with the reasons of the plan."""
+        async with self._acting:
+            plan, topic_id = await self._planned(topic, after, unordered)
+            if plan.refusals:
+                raise NotNow(f"topic {topic!r}: {'; '.join(plan.refusals)}")
+            known = self.records.get(topic)
+            record = Repartition(
+                topic=topic,
+                topic_id=topic_id.hex(),
+                before=plan.before,
+                after=after,
+                partitioner=plan.partitioner,
+                pace=self._pace,
+                unordered=tuple(sorted(set(unordered))),
+            )
+            await self._put(begun(record, known, await self._table.now_ms()), known)
+            return plan
+
+    async def abort(self, topic: str) -> Repartition:
+        """Raises OperationError."""
+        async with self._acting:
+            known = self.records.get(topic)
+            if known is None:
+                raise NoRepartition(f"topic {topic!r} has no repartition")
+            try:
+                record = aborted(known)
+            except AbortRefused as refused:
+                raise NotNow(str(refused)) from refused
+            await self._put(record, known)
+            return record

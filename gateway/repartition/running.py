@@ -1,0 +1,241 @@
+"""A repartition while it runs, on this node: who has adopted it, what waits, what comes late.
+
+All times here are the monotonic clock of the process, but `late_ms`, which is Redis's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.hold import HoldMoved
+from dispatcher.store.base import WindowKey
+from gateway.core.reading.fetching import ReadResult
+from gateway.core.repartition.adoption import Adopting
+from gateway.core.repartition.holding import LogEnds, Look, Report, hold_for, moves, report_of
+from gateway.core.repartition.holds import Holds
+from gateway.core.repartition.record import Phase, Repartition
+from gateway.core.wire.schema import Message
+from gateway.listen.server import ClientConnection, ConnectionId, Server
+from gateway.repartition.limits import CLOSE_MS
+from gateway.upstream.cluster import LATEST, READ_UNCOMMITTED, Upstream
+from gateway.upstream.errors import UpstreamError
+from gateway.upstream.requests import offsets_at_leader
+from gateway.windows.failures import WindowUnavailable
+from gateway.windows.table import WindowTable
+from gateway.windows.tickets import Answered
+from gateway.windows.window import Window
+from gateway.windows.window_keys import topic_id_text
+
+
+@dataclass(slots=True)
+class Late:
+    """Records of keys that move, above the boundary of an old partition: a producer that has not
+    asked for Metadata since, or one that bypasses the gateway.
+    """
+
+    records: int = 0
+    last_ms: int = 0  # Redis's clock; 0: there was none
+    by_partition: Counter[int] = field(default_factory=Counter)
+
+
+class RunningTopic:
+    def __init__(
+        self,
+        record: Repartition,
+        upstream: Upstream,
+        server: Server,
+        windows: WindowTable,
+        holds: Holds,
+    ) -> None:
+        self.record = record
+        self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
+        self.late = Late()
+        self.reports: dict[tuple[str, int], Report] = {}  # by group and old partition
+        self.ends: dict[int, int] = {}  # as last seen
+        self.reasons: tuple[str, ...] = ()  # what it waits for
+        self.error = ""  # why the last step could not be made
+        self.closed = 0  # connections that had not adopted in time
+        self._upstream = upstream
+        self._server = server
+        self._windows = windows
+        self._holds = holds
+        self._ends = LogEnds()
+        self._adopting: Adopting | None = None
+        self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
+        self._clock_ahead_ms = 0  # of Redis's clock, against the monotonic one
+        self.moved(record)
+
+    def moved(self, record: Repartition) -> None:
+        """It is in another phase."""
+        self.record = record
+        if record.holds:
+            self._holds.hold(self.topic_id, record)
+            if record.phase is Phase.SHOWN and self._adopting is None:
+                newest = max(self._server.connections, default=0)
+                self._adopting = Adopting(newest, monotonic_ms())
+            for window in self._old_windows():
+                self.watch(window)
+
+    def end(self) -> None:
+        """No record waits any more, and nothing is looked at."""
+        self._holds.lift(self.topic_id)
+        for window in self._windows.all():
+            if window.key.topic_id == self.topic_id:
+                window.when_read = None
+                if window.key.partition >= self.record.before and window.section.reliable:
+                    window.post(HoldMoved(None, self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return self._windows.dependencies.now_ms()
+
+    # ------------------------------------------------------------------------------------- adoption
+
+    def served(self, connection: ConnectionId, metadata: Message) -> None:
+        if self._adopting is None or self.record.phase is not Phase.SHOWN:
+            return
+        for topic in metadata["Topics"]:
+            if topic["Name"] == self.record.topic and len(topic["Partitions"]) >= self.record.after:
+                self._adopting.served(connection, time.monotonic_ns())
+
+    def disconnected(self, connection: ConnectionId) -> None:
+        if self._adopting is not None:
+            self._adopting.closed(connection)
+
+    def outstanding(self) -> list[ClientConnection]:
+        """Connections that may still produce by the Metadata of before."""
+        if self._adopting is None:
+            return []
+        open_now = self._server.connections
+        producing = [it.producing for it in open_now.values()]
+        return [open_now[ConnectionId(it)] for it in self._adopting.outstanding(producing)]
+
+    def close_late_ones(self) -> None:
+        """The time to adopt is over: they get a moment for their answers."""
+        assert self._adopting is not None
+        late_ms = monotonic_ms() - self._adopting.since_ms - self.record.pace.adoption_ms
+        if late_ms < 0:
+            return
+        for connection in self.outstanding():
+            if late_ms > CLOSE_MS:
+                connection.abort()
+            elif not connection.draining:
+                self.closed += 1
+                connection.drain()
+
+    # ---------------------------------------------------------------------------------------- looks
+
+    async def look(self, redis_ms: int) -> None:
+        """At the ends of all logs; then every record may go out that this allows."""
+        self._clock_ahead_ms = redis_ms - monotonic_ms()
+        asked_ms = monotonic_ms()
+        self.ends = await self._log_ends()
+        self._ends.saw(Look(asked_ms, monotonic_ms(), self.ends))
+        if self.record.phase is not Phase.SHOWN:
+            await self._report()
+            self._hold()
+
+    async def _log_ends(self) -> dict[int, int]:
+        """Without those of leaders that do not answer."""
+        name = self.record.topic
+        topic = self._upstream.topology.topics.get(name)
+        if topic is None:  # nobody reads it now, or the node has just started
+            topic = (await self._upstream.refresh([name])).topics.get(name)
+        by_leader: dict[int, list[int]] = {}
+        for partition, info in () if topic is None else topic.partitions.items():
+            if partition < self.record.after and info.leader in self._upstream.topology.brokers:
+                by_leader.setdefault(info.leader, []).append(partition)
+        asked = [self._ends_at(leader, led) for leader, led in by_leader.items()]
+        return dict(pair for ends in await asyncio.gather(*asked) for pair in ends.items())
+
+    async def _ends_at(self, leader: int, partitions: list[int]) -> dict[int, int]:
+        places = [(self.record.topic, partition) for partition in partitions]
+        try:
+            found = await offsets_at_leader(
+                self._upstream, leader, places, LATEST, READ_UNCOMMITTED
+            )
+        except UpstreamError:
+            return {}
+        if any(code for code, _ in found.values()):
+            self._upstream.request_refresh()
+        return {partition: end for (_, partition), (code, end) in found.items() if code == 0}
+
+    async def _report(self) -> None:
+        """What the windows of the old partitions have left, once that is in the store: a record
+        that comes again after a crash would else come behind one that this lets go out.
+        """
+        found: dict[tuple[str, int], tuple[Report, Answered]] = {}
+        for window in self._old_windows():
+            core = window.dispatcher
+            if not isinstance(core, Dispatcher):
+                continue
+            partition = window.key.partition
+            as_of_ms = self._ends.as_of_ms(partition, core.keys_known_to)
+            report = report_of(
+                self.record, partition, as_of_ms, core.cursor, core.first_unsettled()
+            )
+            stored = window.ask(HoldMoved(None, self._now_ms()))  # changes nothing, and waits
+            found[window.key.group, partition] = (report, stored)
+            await asyncio.sleep(0)  # O(span) each
+        told = {}
+        for place, (report, stored) in found.items():
+            try:
+                await stored
+            except WindowUnavailable:
+                continue
+            told[place] = report
+        self.reports = told
+
+    def _hold(self) -> None:
+        for window in self._windows.all():
+            group, topic_id, partition = window.key
+            if topic_id != self.topic_id or partition < self.record.before:
+                continue
+            if group in self.record.unordered or not window.section.reliable:
+                continue
+            report = self.reports.get((group, self.record.source_of(partition)))
+            if report is None:
+                continue  # what was known before is still true
+            hold = hold_for(self.record, partition, report, self._ends)
+            self._holds.put(window.key, hold)
+            window.post(HoldMoved(hold, self._now_ms()))
+
+    def _old_windows(self) -> Iterator[Window]:
+        for window in self._windows.all():
+            if window.key.topic_id == self.topic_id and window.key.partition < self.record.before:
+                yield window
+
+    def window(self, group: str, partition: int) -> Window | None:
+        return self._windows.find(WindowKey(group, self.topic_id, partition))
+
+    # ----------------------------------------------------------------------------------------- late
+
+    def watch(self, window: Window) -> None:
+        """One of an old partition."""
+        window.when_read = partial(self._read, window.key.partition)
+
+    def _read(self, partition: int, read: ReadResult) -> None:
+        record = self.record
+        if not record.boundaries or record.partitioner is None:
+            return
+        first = max(self._counted.get(partition, 0), record.boundaries[partition])
+        if read.end <= first:
+            return
+        self._counted[partition] = read.end
+        late = sum(
+            offset >= first and key is not None and moves(record, partition, key)
+            for offset, key in zip(read.offsets, read.keys, strict=True)
+        )
+        if late:
+            self.late.records += late
+            self.late.by_partition[partition] += late
+            self.late.last_ms = monotonic_ms() + self._clock_ahead_ms
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,167 @@
+"""The steps of a repartition. Each may be made again from its beginning after a crash at any point:
+what it did before its record was written, it finds done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.repartition.limits import REPORTED_KEYS_MAX
+from gateway.core.repartition.progress import Left
+from gateway.core.repartition.record import Move, Repartition
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.operations.errors import InvalidOperation, StateUnavailable
+from gateway.operations.group_offsets import GroupOffsets
+from gateway.repartition.limits import CREATE_MS_MAX
+from gateway.repartition.running import RunningTopic
+from gateway.repartition.survey import Leaders, Survey, leaders_of
+from gateway.upstream.cluster import Upstream
+from gateway.upstream.commits import Commit, Commits
+
+log = structlog.get_logger("keyway.repartition")
+
+
+class TopicGone(Exception):
+    """It was deleted, or created anew under its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Each returns the record of the next phase. Raises TopicGone, OperationError,
+    UpstreamError.
+    """
+
+    upstream: Upstream
+    commits: Commits
+    offsets: GroupOffsets
+    survey: Survey
+    commit_for_members: Callable[[str, list[Commit]], Any]  # awaited
+
+    async def make(self, move: Move, run: RunningTopic, now_ms: int) -> Repartition:
+        record = run.record
+        match move:
+            case Move.CREATE:
+                await self._create(record)
+                return record.moved(move)
+            case Move.SHOW:
+                groups = await self._before_shown(record)
+                return record.moved(move, groups=groups, shown_ms=now_ms)
+            case Move.OPEN:
+                ends = await self._old_ends(run, now_ms)
+                return record.moved(move, boundaries=ends, opened_ms=now_ms)
+            case Move.RAISE:
+                ends = await self._old_ends(run, now_ms)
+                return record.moved(move, boundaries=ends, raised_ms=now_ms)
+            case Move.FINISH:
+                return record.moved(move, finished_ms=now_ms)
+            case Move.ABORT:
+                raise AssertionError("an operator's")
+
+    async def there(self, record: Repartition) -> Leaders:
+        found = await leaders_of(self.upstream, record.topic)
+        if found is None or found.topic_id.hex() != record.topic_id:
+            raise TopicGone(record.topic)
+        return found
+
+    async def _create(self, record: Repartition) -> None:
+        count = len((await self.there(record)).leaders)
+        if count > record.after:
+            raise InvalidOperation(
+                f"topic {record.topic!r} has {count} partitions: somebody else has added some"
+            )
+        if count == record.after:
+            return
+        body = {
+            "Topics": [{"Name": record.topic, "Count": record.after, "Assignments": None}],
+            "TimeoutMs": CREATE_MS_MAX,
+            "ValidateOnly": False,
+        }
+        answer = await self.upstream.call(ApiKey.CREATE_PARTITIONS, body, timeout_ms=CREATE_MS_MAX)
+        (row,) = answer["Results"]
+        if row["ErrorCode"] != 0:
+            code = ErrorCode(row["ErrorCode"]).name
+            raise StateUnavailable(f"CreatePartitions: {code} {row['ErrorMessage'] or ''}".rstrip())
+
+    async def _before_shown(self, record: Repartition) -> tuple[str, ...]:
+        """Groups start at the new partitions' first record, whatever their reset policy says."""
+        leaders = (await self.there(record)).leaders
+        missing = [it for it in range(record.after) if leaders.get(it, -1) < 0]
+        if missing:
+            raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
+        groups = await self.survey.groups(record.topic)
+        for group in (*groups.ordered, *groups.unreliable, *groups.others):
+            await self._start_at_first(group, record)
+        return tuple(group for group in groups.ordered if group not in record.unordered)
+
+    async def _start_at_first(self, group: str, record: Repartition) -> None:
+        committed = await self.commits.fetch_all(group)
+        commits = [
+            Commit(TopicPartition(record.topic, bytes.fromhex(record.topic_id), partition), 0, "")
+            for partition in range(record.before, record.after)
+            if (record.topic, partition) not in committed
+        ]
+        if not commits:
+            return
+        codes = set(await self.commits.commit(group, commits))
+        if codes == {int(ErrorCode.UNKNOWN_MEMBER_ID)}:
+            await self.commit_for_members(group, commits)
+        elif codes != {0}:
+            names = ", ".join(sorted(ErrorCode(code).name for code in codes))
+            raise StateUnavailable(f"commit of offset 0 for group {group!r}: {names}")
+        log.info("starts_at_first_record", group=group, topic=record.topic, partitions=len(commits))
+
+    async def _old_ends(self, run: RunningTopic, now_ms: int) -> tuple[int, ...]:
+        await run.look(now_ms)
+        old = range(run.record.before)
+        missing = [partition for partition in old if partition not in run.ends]
+        if missing:
+            raise StateUnavailable(f"the log ends of partitions {missing[:10]} are not known")
+        return tuple(run.ends[partition] for partition in old)
+
+    async def left(self, run: RunningTopic) -> list[Left]:
+        """What the groups have to settle before all can end. Raises StateUnavailable."""
+        found: list[Left] = []
+        for group in run.record.groups:
+            found += await self._left_of(run, group)
+        return found
+
+    async def _left_of(self, run: RunningTopic, group: str) -> Iterable[Left]:
+        record = run.record
+        known: list[Left] = []
+        unknown: list[int] = []
+        for partition in range(record.before):
+            window = run.window(group, partition)
+            report = run.reports.get((group, partition))
+            if window is None:
+                unknown.append(partition)
+            elif report is None:
+                known.append(Left(group, partition, 1))  # it is being loaded, or has broken
+            else:
+                offsets = max(0, record.boundaries[partition] - report.cursor)
+                keys = REPORTED_KEYS_MAX if report.keys is None else len(report.keys)
+                known.append(Left(group, partition, offsets, keys))
+        if not unknown:
+            return known
+        positions = await self.offsets.positions(group)
+        for partition in unknown:
+            position = positions.get((record.topic, partition))
+            if position is not None:  # else the group was deleted meanwhile
+                offsets = max(0, record.boundaries[partition] - position.offset)
+                known.append(Left(group, partition, offsets))
+        return known
+
+
+def aborted_before(record: Repartition | None) -> int | None:
+    """How many partitions clients see of a topic whose repartition was aborted."""
+    return None if record is None or record.shown == record.after else record.before
+
+
+def begun(record: Repartition, known: Repartition | None, now_ms: int) -> Repartition:
+    """In the place of `known`."""
+    return replace(record, version=1 if known is None else known.version + 1, began_ms=now_ms)

@@ -1,0 +1,171 @@
+"""What upstream and the node know of a topic before it grows: its partitions, its groups, and where
+its producers put keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.core.cluster.discovery import metadata_request
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.cache import Source
+from gateway.core.reading.fetching import Fetch, Place
+from gateway.core.repartition.partitioners import Shown, shown_by
+from gateway.core.repartition.plan import TopicFacts
+from gateway.core.share.listing import may_be_ours
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.records import CorruptBatch, Scan
+from gateway.core.wire.schema import Message
+from gateway.operations.errors import PartitionUnknown, StateUnavailable
+from gateway.operations.group_offsets import GroupOffsets
+from gateway.reading.record_times import TIMES_LANE
+from gateway.reading.refetch import fetched
+from gateway.repartition.limits import (
+    GROUPS_ASKED_AT_ONCE,
+    SAMPLED_OFFSETS,
+    SAMPLED_PARTITIONS_MAX,
+)
+from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Upstream
+from gateway.upstream.commits import Commits
+from gateway.upstream.configs import topic_config
+from gateway.upstream.errors import Refused, UpstreamError
+
+_NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+_COMPACTION = "cleanup.policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """A topic as upstream has it, also what is hidden. `leaders`: by partition; -1: none now."""
+
+    topic_id: bytes
+    leaders: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsOf:
+    """The groups that a topic's order may matter to."""
+
+    ordered: tuple[str, ...]  # Key-Shared and reliable
+    unreliable: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+async def leaders_of(upstream: Upstream, topic: str) -> Leaders | None:
+    """None: there is no such topic. Raises UpstreamError."""
+    answer = await upstream.call(ApiKey.METADATA, metadata_request([topic]))
+    (row,) = answer["Topics"]
+    if row["ErrorCode"] in _NO_TOPIC:
+        return None
+    if row["ErrorCode"] not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
+        raise Refused(row["ErrorCode"], f"topic {topic!r}")
+    leaders = {it["PartitionIndex"]: it["LeaderId"] for it in row["Partitions"]}
+    return Leaders(row["TopicId"], leaders)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    upstream: Upstream
+    commits: Commits
+    offsets: GroupOffsets
+
+    async def facts(self, topic: str, before: int | None) -> TopicFacts:
+        """`before`: the partitions that clients see, if some are hidden. Raises PartitionUnknown,
+        StateUnavailable.
+        """
+        try:
+            there = await leaders_of(self.upstream, topic)
+            if there is None:
+                raise PartitionUnknown(f"no topic {topic!r}")
+            policy = await topic_config(self.upstream, topic, [_COMPACTION])
+            shown = await self._shown(topic, there, before or len(there.leaders))
+            groups = await self.groups(topic)
+        except UpstreamError as error:
+            raise StateUnavailable(f"upstream: {error}") from error
+        return TopicFacts(
+            name=topic,
+            topic_id=there.topic_id,
+            partitions=len(there.leaders),
+            compacted="compact" in policy.get(_COMPACTION, ""),
+            shown=shown,
+            ordered_groups=groups.ordered,
+            unreliable_groups=groups.unreliable,
+            other_groups=groups.others,
+        )
+
+    # ------------------------------------------------------------------------------------- its keys
+
+    async def _shown(self, topic: str, there: Leaders, before: int) -> Shown:
+        partitions = range(min(before, SAMPLED_PARTITIONS_MAX))
+        await self.upstream.refresh([topic])
+        ends = await self.upstream.list_offsets(topic, partitions, LATEST, READ_UNCOMMITTED)
+        starts = await self.upstream.list_offsets(topic, partitions, EARLIEST, READ_UNCOMMITTED)
+        samples = {}
+        for partition in partitions:
+            position = max(starts[partition], ends[partition] - SAMPLED_OFFSETS)
+            if position < ends[partition]:
+                tp = TopicPartition(topic, there.topic_id, partition)
+                samples[partition] = await self._keys(tp, there.leaders[partition], position)
+        return shown_by(samples, before)
+
+    async def _keys(self, tp: TopicPartition, leader: int, position: int) -> list[bytes]:
+        """Of one fetch; of a log that is damaged there, none."""
+        place = Place(Source(tp, READ_UNCOMMITTED), position)
+        fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
+        answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]
+        scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
+        try:
+            while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
+                pass
+        except CorruptBatch:
+            return []
+        keys = (key for batch in scan.batches for key in batch.keys)
+        return [key for key in keys if key is not None][-SAMPLED_OFFSETS:]
+
+    # ----------------------------------------------------------------------------------- its groups
+
+    async def groups(self, topic: str) -> GroupsOf:
+        """Raises UpstreamError, StateUnavailable."""
+        listed = await self._listed()
+        await self.offsets.recognise(row["GroupId"] for row in listed if may_be_ours(row))
+        ours = {group.name: group for group in self.offsets.groups.all()}
+        settings = self.offsets.windows.dependencies.settings
+        reading = [
+            name
+            for name, group in sorted(ours.items())
+            if any(member.subscribes(topic) for member in group.members.values())
+            or any(place[0] == topic for place in await self.offsets.positions(name))
+        ]
+        for name in reading:
+            await settings.known(name)
+        others = sorted({row["GroupId"] for row in listed} - set(ours))
+        return GroupsOf(
+            tuple(name for name in reading if settings.of(name).reliable),
+            tuple(name for name in reading if not settings.of(name).reliable),
+            tuple(await self._with_position(others, topic)),
+        )
+
+    async def _listed(self) -> list[Message]:
+        """The groups of all brokers; of a broker that does not answer, groups would be missed."""
+        found: dict[str, Message] = {}
+        for broker in self.upstream.topology.brokers:
+            body: Message = {"StatesFilter": [], "TypesFilter": []}
+            answer = await self.upstream.call(ApiKey.LIST_GROUPS, body, broker_id=broker)
+            if answer["ErrorCode"] != 0:
+                raise Refused(answer["ErrorCode"], "ListGroups")
+            found.update({row["GroupId"]: row for row in answer["Groups"]})
+        return list(found.values())
+
+    async def _with_position(self, names: Iterable[str], topic: str) -> list[str]:
+        names = list(names)
+        found = []
+        for at in range(0, len(names), GROUPS_ASKED_AT_ONCE):
+            portion = names[at : at + GROUPS_ASKED_AT_ONCE]
+            asked = [self.commits.fetch_all(name) for name in portion]
+            for name, committed in zip(portion, await asyncio.gather(*asked), strict=True):
+                if any(place[0] == topic for place in committed):
+                    found.append(name)
+        return found

@@ -1,0 +1,65 @@
+"""The records of repartitions in Redis (table.lua)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.core.repartition.record import Repartition, from_text, to_text
+from gateway.operations.errors import StateUnavailable
+from gateway.repartition.limits import TABLE_S_MAX
+
+log = structlog.get_logger("keyway.repartition")
+
+KEY = "keyway:repartitions"
+
+
+class RepartitionTable:
+    """Each method raises StateUnavailable; whether it wrote anything is then not known."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._script = resources.files("gateway.repartition").joinpath("table.lua").read_text()
+
+    async def load(self) -> dict[str, Repartition]:
+        """By topic."""
+        async with _answers():
+            rows: dict[Any, Any] = await self._redis.hgetall(KEY)
+        found = {}
+        for topic, text in rows.items():
+            try:
+                found[topic.decode()] = from_text(text)
+            except (ValueError, KeyError, TypeError) as error:
+                log.error("repartition_unreadable", topic=topic, reason=repr(error))
+        return found
+
+    async def put(self, topic: str, replaced: int, record: Repartition | None) -> bool:
+        """`replaced`: the version that is there, 0: none. `record` None: it goes. False: there is
+        another version.
+        """
+        text = "" if record is None else to_text(record)
+        async with _answers():
+            written = await self._redis.eval(self._script, 1, KEY, topic, str(replaced), text)
+        return bool(written)
+
+    async def now_ms(self) -> int:
+        """Redis's clock."""
+        async with _answers():
+            seconds, micros = await self._redis.time()
+        return int(seconds) * 1_000 + int(micros) // 1_000
+
+
+@asynccontextmanager
+async def _answers() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(TABLE_S_MAX):
+            yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StateUnavailable(f"Redis: {str(error) or 'does not answer in time'}") from error

@@ -1,0 +1,199 @@
+"""A topic grows under load with stock clients: nothing is lost, and no key is out of order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.keyed_producers import KeyedProducer
+from tests.rig.clients.share_lines import Delivery
+from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
+from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.operating import rest
+from tests.rig.patience import wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(DIRECT, reason="Kafka itself does not keep the order"),
+]
+
+QUICK = {"adoption_timeout_ms": 1_000, "settle_ms": 1_000, "delivery_timeout_ms": 4_000}
+MURMUR2 = "partitioner=murmur2_random"
+
+
+@pytest.fixture
+def node(
+    kafka: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[GatewayProcess]:
+    process = GatewayProcess(
+        tmp_path,
+        kafka.bootstrap_servers,
+        groups=[{"match": "*", "auto_offset_reset": "earliest"}],
+        state={"commit_interval_ms": 500},
+        repartition=getattr(request, "param", QUICK),
+    )
+    with process:
+        yield process
+
+
+def repartition(node: GatewayProcess, topic: str, **fields: Any) -> dict[str, Any]:
+    status, answer = rest(node, "/v1/repartitions", {"topic": topic, **fields})
+    assert status == 200, answer
+    found: dict[str, Any] = answer
+    return found
+
+
+def status(node: GatewayProcess, topic: str) -> dict[str, Any]:
+    _, answer = rest(node, f"/v1/repartitions?topic={topic}")
+    (row,) = answer["repartitions"]
+    found: dict[str, Any] = row
+    return found
+
+
+def wait_for_phase(node: GatewayProcess, topic: str, *phases: str, within_s: float = 60) -> None:
+    def there() -> bool:
+        return status(node, topic)["phase"] in phases
+
+    try:
+        wait_until(there, what=f"{topic} {phases}", deadline_s=within_s)
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {status(node, topic)}\n{node.log_tail()}") from late
+
+
+def wait_for_line(node: GatewayProcess, words: str) -> None:
+    """In its log; seen as soon as it is there."""
+    wait_until(lambda: words in node.log_text(), what=words, deadline_s=60, every_s=0.002)
+
+
+@contextmanager
+def slow(members: Sequence[ShareMember], pause_s: float) -> Iterator[None]:
+    """They poll, work for a while on what came, and accept it with the next poll."""
+    ended = threading.Event()
+
+    def work(member: ShareMember) -> None:
+        while not ended.is_set():
+            if member.poll(0.5):
+                time.sleep(pause_s)
+
+    threads = [threading.Thread(target=work, args=(member,)) for member in members]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def assert_whole_and_in_order(
+    deliveries: Sequence[Delivery], sent: Mapping[str, int], *, again: bool = False
+) -> None:
+    """Over all partitions: of each key every number, each first one behind the one before.
+    `again`: records may come twice.
+    """
+    by_key: dict[str, list[int]] = {}
+    for it in sorted(deliveries, key=lambda it: it.at_ns):
+        assert it.key is not None
+        assert it.value is not None
+        by_key.setdefault(it.key.decode(), []).append(int(it.value))
+    for key, count in sent.items():
+        numbers = by_key.get(key, [])
+        firsts = list(dict.fromkeys(numbers))
+        assert firsts == list(range(count)), f"{key}: {numbers}"
+        assert again or len(numbers) == count, f"{key} again: {numbers}"
+
+
+def all_came(members: Sequence[ShareMember], sent: Mapping[str, int]) -> Callable[[], bool]:
+    def came() -> bool:
+        places = {it.place for it in deliveries_of(members)}
+        return len(places) >= sum(sent.values())
+
+    return came
+
+
+def test_two_kinds_of_producers_one_of_them_frozen(
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    new_host: Callable[[str], ShareHost],
+    java_programs: JavaPrograms,
+) -> None:
+    """Acceptance 19: 4 to 8, 200 keys, slow consumers; a producer that stands still meanwhile sends
+    again what it had on its way.
+    """
+    name, group = topic(partitions=4), fresh_name("grows")
+    front = node.bootstrap
+    producers = [
+        KeyedProducer.librdkafka(front, name, 0, 80, 100, MURMUR2),
+        KeyedProducer.librdkafka(front, name, 80, 40, 60, MURMUR2),
+        KeyedProducer.java(java_programs, front, name, 120, 80, 100),
+    ]
+    kinds = ("librdkafka", "java")
+    members = [
+        new_host(kind).member(front, group, [name], properties={"max.poll.records": "20"})
+        for kind in kinds
+    ]
+    frozen = producers[1]
+    try:
+        with slow(members, 0.05):
+            wait_until(lambda: len(deliveries_of(members)) > 500, what="traffic", deadline_s=60)
+            plan = repartition(node, name, partitions=8)
+            assert plan["refusals"] == []
+            assert plan["partitioner"] == "murmur2"
+            assert plan["ordered_groups"] == [group]
+            frozen.freeze()
+            repartition(node, name, partitions=8, execute=True)
+            wait_for_phase(node, name, "open")
+            assert status(node, name)["closed_connections"] >= 1
+            time.sleep(2)  # it stands still, while records of other keys move
+            frozen.thaw()
+            wait_for_phase(node, name, "draining", "finished")
+            sent: dict[str, int] = {}
+            for producer in producers:
+                sent |= producer.end()
+            wait_until(all_came(members, sent), what="all records", deadline_s=60)
+            wait_for_phase(node, name, "finished")
+    finally:
+        for producer in producers:
+            producer.kill()
+    deliveries = deliveries_of(members)
+    assert {it.partition for it in deliveries} == set(range(8))
+    assert_whole_and_in_order(deliveries, sent)
+
+
+@pytest.mark.parametrize("node", [{**QUICK, "delivery_timeout_ms": 2_000}], indirect=True)
+def test_the_gateway_is_killed_at_each_step(
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    new_host: Callable[[str], ShareHost],
+) -> None:
+    """Acceptance 20: killed as soon as it has said that a step is made, it makes the next one."""
+    name, group = topic(partitions=2), fresh_name("killed")
+    producer = KeyedProducer.librdkafka(node.bootstrap, name, 0, 50, 100, MURMUR2)
+    members = [new_host("librdkafka").member(node.bootstrap, group, [name]) for _ in range(2)]
+    try:
+        with slow(members, 0.02):
+            wait_until(lambda: len(deliveries_of(members)) > 100, what="traffic", deadline_s=60)
+            repartition(node, name, partitions=4, execute=True)
+            for phase in ("marked", "created", "shown", "open", "draining", "finished"):
+                wait_for_line(node, f"phase='{phase}'")
+                node.kill()
+                node.start()
+            sent = producer.end()
+            wait_until(all_came(members, sent), what="all records", deadline_s=60)
+    finally:
+        producer.kill()
+    assert status(node, name)["phase"] == "finished"
+    deliveries = deliveries_of(members)
+    assert {it.partition for it in deliveries} == set(range(4))
+    assert_whole_and_in_order(deliveries, sent, again=True)

@@ -1,0 +1,211 @@
+"""What operators ask of a repartition, and what plain clients see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from redis import Redis
+
+from gateway.core.repartition.partitioners import Partitioner, partition_of
+from gateway.core.repartition.record import Move, Pace, Repartition, from_text, to_text
+from gateway.core.wire.apis import ApiKey
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.repartition.table import KEY
+from tests.integration.repartition.test_growing import (
+    QUICK,
+    node,
+    repartition,
+    status,
+    wait_for_phase,
+)
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import WireClient
+from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.kafka import produce
+from tests.rig.operating import health, keyway, poll_until_up, rest
+from tests.rig.patience import wait_until
+
+__all__ = ["node"]
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(DIRECT, reason="Kafka itself has no repartition"),
+]
+MURMUR2 = {"partitioner": "murmur2_random"}
+
+
+def key_for(partition: int, partitions: int) -> bytes:
+    """One that murmur2 puts there."""
+    keys = (b"key-%d" % at for at in range(1_000))
+    return next(it for it in keys if partition_of(Partitioner.MURMUR2, it, partitions) == partition)
+
+
+def shown(address: str, topic: str) -> set[int]:
+    """Partitions by Metadata, which DescribeTopicPartitions confirms."""
+    with WireClient(address) as client:
+        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": topic}]})["Topics"]
+        body = {"Topics": [{"Name": topic}], "ResponsePartitionLimit": 2_000}
+        (other,) = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)["Topics"]
+    found = {it["PartitionIndex"] for it in row["Partitions"]}
+    assert {it["PartitionIndex"] for it in other["Partitions"]} == found
+    return found
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path / "redis") as running:
+        yield running
+
+
+def test_partitions_stay_hidden_until_they_are_shown(
+    kafka: KafkaCluster, tmp_path: Path, redis: EmbeddedRedis, topic: Callable[..., str]
+) -> None:
+    """Of a node that stopped between creating and showing them, then of an abort. The next time
+    they are taken.
+    """
+    name = topic(partitions=2)
+    with WireClient(kafka.bootstrap_servers) as client:
+        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    pace = Pace(adoption_ms=1_000, settle_ms=0, late_ms=1_000)
+    record = Repartition(
+        topic=name,
+        topic_id=row["TopicId"].hex(),
+        before=2,
+        after=4,
+        partitioner=Partitioner.MURMUR2,
+        pace=pace,
+    ).moved(Move.CREATE)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
+    wait_until(
+        lambda: shown(kafka.bootstrap_servers, name) == {0, 1, 2, 3}, what="4", deadline_s=30
+    )
+    store = Redis.from_url(redis.url)
+    store.hset(KEY, name, to_text(record))
+    among_several = GatewayProcess(
+        tmp_path / "a", kafka.bootstrap_servers, redis_url=redis.url, nodes={"id": "a"}
+    )
+    with among_several as one:  # it makes no step
+        assert shown(one.bootstrap, name) == {0, 1}
+        refused, problem = rest(
+            one, "/v1/repartitions", {"topic": name, "partitions": 4, "execute": True}
+        )
+        assert (refused, "it goes from 2 to 4 partitions now: created" in problem["title"]) == (
+            409,
+            True,
+        )
+        code, said, _ = keyway(one, "repartition", "abort", name)
+        assert (code, said) == (0, f"topic {name}: aborted, clients see 2 partitions\n")
+        assert keyway(one, "repartition", "abort", name)[0] == 1
+        assert shown(one.bootstrap, name) == {0, 1}
+    with GatewayProcess(
+        tmp_path / "b", kafka.bootstrap_servers, redis_url=redis.url, repartition=QUICK
+    ) as alone:
+        assert shown(alone.bootstrap, name) == {0, 1}
+        assert repartition(alone, name, partitions=2)["refusals"] != []
+        repartition(alone, name, partitions=4, execute=True)
+        wait_for_phase(alone, name, "open")
+        assert shown(alone.bootstrap, name) == {0, 1, 2, 3}
+        code, _, problem = keyway(alone, "repartition", "abort", name)
+        assert code == 1
+        assert "it can only go on" in problem
+    text = store.hget(KEY, name)
+    assert isinstance(text, bytes)
+    assert from_text(text).before == 2
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups_that_start_at_the_end_get_the_first_record(
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+    protocol: str,
+) -> None:
+    """Acceptance 22: a Key-Shared group and a plain one with members, both from `latest`."""
+    name, shared, plain = topic(partitions=2), fresh_name("latest"), fresh_name("plain")
+    member = librdkafka_host.member(node.bootstrap, shared, [name])
+    poll_until_up(node, shared, member)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": plain,
+            "group.protocol": protocol,
+            "auto.offset.reset": "latest",
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    came: list[bytes | None] = []
+
+    def polled(value: bytes) -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            came.append(message.value())
+        return value in came
+
+    try:
+        consumer.subscribe([name])
+        wait_until(
+            lambda: polled(b"") or len(consumer.assignment()) == 2,
+            what="assigned",
+            deadline_s=30,
+        )
+
+        def got_an_old_one() -> bool:
+            produce(node.bootstrap, name, [(key_for(0, 2), b"old")], config=MURMUR2)
+            return polled(b"old")
+
+        wait_until(got_an_old_one, what="the plain group at the end", deadline_s=30)
+        consumer.commit(asynchronous=False)
+        member.poll_some()
+        refusals = repartition(node, name, partitions=4)["refusals"]
+        assert refusals == [
+            f"group {plain} is no Key-Shared group: the order of its keys is not kept"
+        ]
+        repartition(node, name, partitions=4, unordered=[plain], execute=True)
+        wait_for_phase(node, name, "shown", "open")
+        produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=MURMUR2)
+        wait_until(lambda: polled(b"new"), what="the plain group's", deadline_s=60)
+        wait_until(
+            lambda: any(it.value == b"new" for it in member.poll(0.2)), what="shared", deadline_s=60
+        )
+    finally:
+        consumer.close()
+        member.close()
+
+
+def test_a_producer_that_bypasses_the_gateway_is_told_of(
+    kafka: KafkaCluster,
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+) -> None:
+    name, group = topic(partitions=2), fresh_name("bypassed")
+    member = librdkafka_host.member(node.bootstrap, group, [name])
+    moved, stays = key_for(2, 4), key_for(0, 4)
+    try:
+        produce(node.bootstrap, name, [(moved, b"old"), (stays, b"old")], config=MURMUR2)
+        member.poll_count(2)
+        member.commit()
+        repartition(node, name, partitions=4, execute=True)
+        wait_for_phase(node, name, "open")
+        # By number, as one that knows 2 partitions still.
+        produce(kafka.bootstrap_servers, name, [(moved, b"late"), (stays, b"new")], partition=0)
+        wait_until(
+            lambda: bool(member.poll(0.2)) or status(node, name)["late_records"] == 1,
+            what="late records",
+            deadline_s=30,
+        )
+        wait_until(lambda: status(node, name)["late_records"] == 1, what="late", deadline_s=30)
+        row = status(node, name)
+        assert row["late_partitions"] == [0]
+        assert any("late records came" in it for it in row["waits_for"])
+        assert any(f"topic {name!r}: 1 records" in str(it) for it in health(node)[1]["warnings"])
+    finally:
+        member.close()

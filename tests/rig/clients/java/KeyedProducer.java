@@ -1,0 +1,53 @@
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** As tests/rig/clients/keyed_producer.py, with the Java client. */
+public final class KeyedProducer {
+    public static void main(String[] args) throws Exception {
+        String topic = args[1];
+        int first = Integer.parseInt(args[2]), keys = Integer.parseInt(args[3]), rate = Integer.parseInt(args[4]);
+        Properties config = new Properties();
+        config.put("bootstrap.servers", args[0]);
+        config.put("linger.ms", "5");
+        for (int i = 5; i < args.length; i++) config.put(args[i].split("=", 2)[0], args[i].split("=", 2)[1]);
+        AtomicBoolean ended = new AtomicBoolean();
+        Thread reader = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) { }
+            } catch (java.io.IOException broken) {
+                // as its end
+            }
+            ended.set(true);
+        });
+        reader.setDaemon(true);
+        reader.start();
+        List<String> failed = Collections.synchronizedList(new ArrayList<>());
+        int[] counts = new int[keys];
+        int sent = 0;
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
+            while (!ended.get()) {
+                int at = sent % keys;
+                String value = Integer.toString(counts[at]++);
+                producer.send(new ProducerRecord<>(topic, "key-" + (first + at), value), (done, error) -> {
+                    if (error != null) failed.add(value + ": " + error.getMessage().replace('"', '\''));
+                });
+                sent++;
+                Thread.sleep(Math.max(1, 1000 / rate));
+            }
+            producer.flush();
+        }
+        StringBuilder named = new StringBuilder();
+        for (int at = 0; at < keys; at++) {
+            named.append(at == 0 ? "" : ",").append("\"key-").append(first + at).append("\":").append(counts[at]);
+        }
+        StringBuilder failures = new StringBuilder();
+        for (String one : failed) failures.append(failures.length() == 0 ? "" : ",").append('"').append(one).append('"');
+        System.out.println("{\"sent\":" + sent + ",\"failed\":[" + failures + "],\"left\":0,\"keys\":{" + named + "}}");
+    }
+}
