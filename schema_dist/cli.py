@@ -44,8 +44,8 @@ Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
 
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
-    """Runs a command, prints its answer, and exits with its code. Meanwhile stderr has its present
-    step, unless `watch`: then the answers change.
+    """Runs a command, prints its answer, and exits with its code. Meanwhile stderr shows the
+    present step, unless `watch` is set: then the answers change in place.
     """
     answer = commands.Answer(ok=True)
 
@@ -88,7 +88,7 @@ async def _telling(work: Work) -> commands.Answer:
 
 
 def _untold(_step: str) -> None:
-    """Tells nobody."""
+    """Nobody is watching."""
 
 
 def _cell(value: object) -> str:

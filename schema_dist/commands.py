@@ -208,7 +208,7 @@ class Targets:
         )
 
     def look(self, *, within_s: float | None = None) -> Answer:
-        """`within_s`: as Asking's."""
+        """`within_s`: as in Asking.look."""
         found: list[dict[str, Any]] = []
         away: list[str] = []
         for name, reported in self._asking.look(within_s=within_s).items():

@@ -1,5 +1,5 @@
-"""Asks by name for versions that the source no longer shows, again and again, until their absence
-is sure or they are back (core/absences.py).
+"""Asks by name for the versions that the source no longer shows, again and again, until their
+absence is sure or they are back (core/absences.py).
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ _LOG = structlog.get_logger("keyway.schemas")
 
 
 class Confirming:
-    """One for a source. Each target names the places that it misses; all are asked for together."""
+    """One for each source. Each target names the places that it misses, and all are asked for
+    together.
+    """
 
     def __init__(self, ask: Ask | None) -> None:
-        """`ask`: None if the source has only a log, which tells nothing by name."""
+        """`ask`: None if the source has only a log, which cannot be asked by name."""
         self._ask = ask
         self._wanted: dict[object, tuple[Place, ...]] = {}
         self._absences = Absences()
         self._any = asyncio.Event()
 
     def ask_for(self, target: object, places: Iterable[Place]) -> None:
-        """All the places that `target` misses now."""
+        """`places`: everything that `target` misses now."""
         self._wanted[target] = tuple(places)
         every = dict.fromkeys(place for of in self._wanted.values() for place in of)
         new = len(every.keys() - set(self._absences.asked_for))
@@ -43,11 +45,11 @@ class Confirming:
             self._any.clear()
 
     def confirmed(self) -> Mapping[Place, Presence] | None:
-        """None if nobody can be asked."""
+        """The absences that are sure by now; None if nobody can be asked."""
         return None if self._ask is None else self._absences.confirmed(_now_ms())
 
     async def run(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Until it is cancelled. Calls `changed` when more is confirmed than before."""
+        """Runs until it is cancelled. Calls `changed` when more is confirmed than before."""
         while True:
             await self._any.wait()
             before = self.confirmed()

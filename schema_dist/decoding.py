@@ -42,7 +42,7 @@ class Text(NamedTuple):
 
 
 class Decodable(NamedTuple):
-    """A schema with all those it refers to, each before those that refer to it."""
+    """A schema and all schemas it refers to, each before the schemas that refer to it."""
 
     kind: str  # AVRO, JSON, PROTOBUF
     text: str
@@ -69,7 +69,7 @@ async def schema_of(registry: Asks, schema_id: int, topic: str) -> Decodable:
 
 
 async def _follow(registry: Asks, rows: Sequence[Any], known: dict[str, str]) -> None:
-    """Those that a reference refers to come before it."""
+    """Lists the schemas that a reference refers to before the reference itself."""
     for row in rows:
         name = str(row["name"])
         if name in known:
@@ -89,7 +89,7 @@ def _object(found: object) -> dict[str, Any]:
 
 
 def document_of(schema: Decodable, payload: bytes) -> object:
-    """As JSON has it. Raises Undecodable."""
+    """The value as JSON has it. Raises Undecodable."""
     try:
         match schema.kind:
             case "AVRO":
@@ -116,7 +116,7 @@ def _avro(schema: Decodable, payload: bytes) -> object:
 
 
 def _plain(value: object) -> str:
-    """Bytes, decimals, dates: as text."""
+    """Writes bytes, decimals and dates as text."""
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
@@ -167,7 +167,7 @@ def _compiled(schema: Decodable) -> descriptor_pb2.FileDescriptorSet:
 
 
 def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """None: it is no base64, so it is the text of a schema."""
+    """None if the text is no base64, and so the text of a schema."""
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (ValueError, DecodeError):

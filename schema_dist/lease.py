@@ -55,14 +55,14 @@ class Lease:
         )
 
     async def still_ours(self) -> None:
-        """Returns once it is sure that nobody else has it: a process that was frozen must look
-        before it writes. `keep` ends the process if it is lost.
+        """Returns once it is sure that no other process has the lease: a process that was frozen
+        must look before it writes. If the lease is lost, `keep` ends the process.
         """
         while time.monotonic() - self._held_s > self._session_s * _SURE_SHARE:  # noqa: ASYNC110 - time ends it
             await asyncio.sleep(_POLL_S)
 
     async def release(self) -> None:
-        """Gives it up; safe to call at any time, once."""
+        """Gives the lease up; safe to call at any time, once."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._lease.release)
         self._thread.shutdown(wait=False)
 

@@ -82,7 +82,7 @@ class LogReader:
         return AdminClient({**self._settings, "log_level": 2})
 
     async def read(self) -> Contents:
-        """The contents up to the log's end now. Raises AwayError, LogError."""
+        """The contents up to the log's present end. Raises AwayError, LogError."""
         asked, anew = None, self._position is None
         while True:
             # The thread only reads: users of the contents never see half of a batch meanwhile.
@@ -131,9 +131,9 @@ class LogReader:
         return int(watermarks[1])
 
     def _is_made_anew(self) -> bool:
-        """Whether this is another topic of that name than at the last look. Its end alone does not
-        tell: it may be filled by now beyond our position. Not asked by commands, which read once:
-        the first answer to an admin client may take seconds.
+        """Whether this is another topic of that name than at the last look. The end of its log
+        alone does not tell: by now it may be beyond our position. Commands read once and do not
+        ask, because the first answer to an admin client may take seconds.
         """
         found = described(self._admin, [self._topic], ANSWER_S_MAX)[self._topic]
         if isinstance(found, KafkaError):
@@ -142,7 +142,9 @@ class LogReader:
         return before not in ("", self._topic_id)
 
     def _watermarks(self) -> tuple[int, int] | None:
-        """Of a topic that was created a moment ago, brokers learn one after the other."""
+        """Brokers learn one after the other of a topic that was created a moment ago, so an unknown
+        topic is asked for again for a while.
+        """
         until = time.monotonic() + CREATED_S_MAX
         while True:
             try:

@@ -52,7 +52,7 @@ _LOG_CONFIG = {"cleanup.policy": "compact"}
 
 
 class LogTarget:
-    """A registry that is written through its log. `contents` is the log's."""
+    """A registry that is written through its log. `contents` are the log's."""
 
     def __init__(
         self, client_settings: Mapping[str, str], topic: str, registry: RestClient | None
@@ -85,7 +85,7 @@ class LogTarget:
         return []
 
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
-        """Writes in the order of the batch, and reads back. Raises AwayError."""
+        """Writes in the order of the batch, and reads each write back. Raises AwayError."""
         await asyncio.to_thread(self._write, [record_of(write) for write in batch])
         await self._reader.read()
         return await together(self._read_back(write) for write in batch)
@@ -136,8 +136,8 @@ class LogTarget:
     # ---------------------------------------------------------------------------------------- probe
 
     async def probe(self, sample: SchemaVersion) -> str | None:
-        """None if the registry serves records written to its log, else the reason. Tried with a
-        subject that is removed again. Raises AwayError.
+        """None if the registry serves records that are written to its log, else the reason. It is
+        tried with a subject that is removed again. Raises AwayError.
         """
         if self._registry is None:
             return None
@@ -158,7 +158,7 @@ class LogTarget:
 
 
 def record_of(write: Write) -> tuple[bytes, bytes | None]:
-    """The record of `_schemas` that a write is."""
+    """The record of `_schemas` that stands for a write."""
     match write:
         case Register(wanted):
             return schema_record(wanted, deleted=False)

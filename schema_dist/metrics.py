@@ -1,4 +1,4 @@
-"""Exported figures of schema distribution."""
+"""The metrics of schema distribution."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TargetParts:
-    """All that distribution to one cluster needs."""
+    """Everything that distribution to one cluster needs."""
 
     name: str
     target: Target
@@ -158,7 +158,9 @@ def allowed(config: ClustersConfig, confirming: Confirming) -> Allowed:
 
 @asynccontextmanager
 async def reader_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[Source]:
-    """A reader of any cluster's registry: a target that is written over REST is read so, too."""
+    """A reader of any cluster's registry. A target that is written over REST is also read over
+    REST.
+    """
     registry = cluster.registry
     if (
         registry is not None
@@ -176,8 +178,8 @@ async def reader_of(config: ClustersConfig, cluster: Cluster) -> AsyncIterator[S
 async def target_of(
     config: ClustersConfig, cluster: Cluster, lease: Lease | None = None
 ) -> AsyncIterator[TargetParts]:
-    """The parts of one target. `lease`: of the process that distributes; it shuts out a former
-    holder. Without one nothing is distributed, and nobody is shut out.
+    """The parts of one target. `lease`: that of the process that distributes; it shuts out a former
+    holder. Without a lease nothing is distributed, and nobody is shut out.
     """
     primary, registry = primary_of(config), cluster.registry
     async with AsyncExitStack() as stack:

@@ -38,7 +38,7 @@ _SETTINGS = frozenset(
 
 
 async def nothing_to_ask() -> None:
-    """Where no lease is needed."""
+    """The check before a write where no lease is needed."""
 
 
 class RestClient:
@@ -119,7 +119,9 @@ class RestClient:
         return self._version(found)
 
     async def presence(self, place: Place) -> Presence:
-        """The registry's own word about a version. A 404 of anybody else is an AwayError."""
+        """The registry's own word about a version. A 404 that does not come from the registry is an
+        AwayError.
+        """
         if await self.version(*place) is not None:
             return Presence.LIVE
         subject, version = place
@@ -226,7 +228,7 @@ class RestClient:
         await self._set("/config", subject, None if level is None else {"compatibility": level})
 
     async def set_mode(self, subject: str, mode: str | None) -> str | None:
-        """The mode that the registry says it has now; None if it says nothing."""
+        """Returns the mode that the registry says it has now; None if it says nothing."""
         body = None if mode is None else {"mode": mode}
         answer = await self._set("/mode", subject, body, force=True)
         value = answer.get("mode") if isinstance(answer, dict) else None
@@ -249,7 +251,7 @@ class RestClient:
     # -------------------------------------------------------------------------------------- writing
 
     async def register(self, wanted: SchemaVersion) -> int | None:
-        """Registers with an explicit id and version; the id that the registry answers."""
+        """Registers with an explicit id and version. Returns the id that the registry answers."""
         body = fields_of(wanted.schema) | {"id": wanted.id, "version": wanted.version}
         path = f"/subjects/{_quoted(wanted.subject)}/versions"
         found = await self.ask("POST", path, body=body)
@@ -266,7 +268,7 @@ class RestClient:
         return Version(value) if isinstance(value, int) else None
 
     async def delete(self, subject: str, version: Version, *, permanent: bool) -> None:
-        """A version that is not there is no error."""
+        """A version that does not exist is no error."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         try:
             await self.ask("DELETE", path, query={"permanent": "true"} if permanent else None)

@@ -13,9 +13,9 @@ from schema_dist.tasks import together
 
 
 class RestReader:
-    """Reads everything at each call, into the same contents: only differences are changes of them.
-    The schema of a version never changes, so versions are fetched once where the registry has no
-    list of all.
+    """Each call reads everything into the same contents, and only differences count as changes. The
+    schema of a version never changes, so versions are fetched once if the registry has no list of
+    all.
     """
 
     def __init__(self, client: RestClient) -> None:
@@ -24,9 +24,9 @@ class RestReader:
         self._contents = Contents(recorded=False)
 
     async def read(self, settings_of: Iterable[str] | None = None) -> Contents:
-        """`settings_of`: the subjects whose compatibility and mode are asked for. None: all, and a
-        level or mode that is the whole registry's is not taken for the subject's own, as Apicurio
-        tells it. Raises AwayError, RefusedError.
+        """`settings_of`: the subjects whose compatibility and mode are asked for; None: all
+        subjects. A level or mode that belongs to the whole registry is then not taken for the
+        subject's own, which is how Apicurio answers. Raises AwayError, RefusedError.
         """
         everything = await self._client.schemas(deleted=True)
         if everything is None:

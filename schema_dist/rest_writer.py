@@ -40,7 +40,7 @@ _CLOSED = frozenset({"READONLY", "READONLY_OVERRIDE"})
 
 
 class RestTarget:
-    """A registry that is written over REST. `contents` are its last known ones."""
+    """A registry that is written over REST. `contents` are the last that are known."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
@@ -66,9 +66,9 @@ class RestTarget:
         return list(found)
 
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
-        """Writes and reads back, all at once; a refusal for each write that failed.
+        """Writes and reads back, all at once. Returns a refusal for each write that failed.
 
-        Raises AwayError: some of the batch may be written, and `contents` may be out of date.
+        Raises AwayError: some of the batch may be written then, and `contents` may be out of date.
         """
         chains: dict[str, list[Write]] = {}
         for write in batch:
@@ -82,7 +82,7 @@ class RestTarget:
         return [refusals[write] for write in batch]
 
     async def _switch(self, subject: str) -> str | None:
-        """None if the subject is in IMPORT mode now, else why not."""
+        """None if the subject is in IMPORT mode now, else the reason."""
         try:
             mode = await self._client.set_mode(subject, IMPORT)
             if mode is None:
@@ -98,7 +98,7 @@ class RestTarget:
     async def _chain(
         self, subject: str, writes: Sequence[Write], *, switch: bool
     ) -> dict[Write, Refusal | None]:
-        """The writes of one subject, one after the other."""
+        """Makes the writes of one subject, one after the other."""
         problem = await self._switch(subject) if switch else None
         done: dict[Write, Refusal | None] = {}
         registers: list[Register] = []
@@ -119,8 +119,8 @@ class RestTarget:
     async def _register(
         self, subject: str, writes: Sequence[Register]
     ) -> dict[Write, Refusal | None]:
-        """Registers, then reads back; then takes away the registrations that went wrong.
-        After an id that was ignored nothing more is tried.
+        """Registers, reads back, and takes away the registrations that went wrong. After an id that
+        was ignored nothing more is tried.
         """
         done: dict[Write, Refusal | None] = {}
         accepted: list[Register] = []
@@ -157,7 +157,9 @@ class RestTarget:
     async def _read_back(
         self, subject: str, registered: Sequence[Register]
     ) -> list[tuple[Register, SchemaVersion | None]]:
-        """Their state in the registry now: several by one request, where it has such a list."""
+        """The state of the versions in the registry now: several with one request, if the registry
+        has such a list.
+        """
         live = await self._client.live_of(subject) if len(registered) > 1 else None
         if live is None:
             return [(version, await self._client.version(*version.place)) for version in registered]
@@ -190,8 +192,8 @@ class RestTarget:
         return None
 
     async def _undo(self, wanted: SchemaVersion, answered: int) -> str:
-        """Takes away the remains of a failed registration; returns the outcome as text. Another
-        client's version, registered meanwhile, has another id, or another number and schema.
+        """Takes away the remains of a failed registration. Returns the outcome as text. A version
+        that another client registered meanwhile has another id, or another number and schema.
         """
         before = {version.version for version in self.contents.of(wanted.subject)}
         now = await self._client.versions(wanted.subject, deleted=True)

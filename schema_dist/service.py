@@ -81,8 +81,8 @@ class News:
 
 
 async def run(config: ClustersConfig) -> None:
-    """Until it is cancelled. Raises LeaseError, ConfigError, PatternError; AwayError only while it
-    starts.
+    """Runs until it is cancelled. Raises LeaseError, ConfigError, PatternError, and AwayError only
+    while it starts.
     """
     primary = primary_of(config)
     metrics = Metrics()
@@ -125,7 +125,9 @@ async def run(config: ClustersConfig) -> None:
 async def _identified(
     config: ClustersConfig, identities: Identities, follower: Follower, news: News, metrics: Metrics
 ) -> None:
-    """Runs it once its cluster has answered, and is what the file says. Raises ConfigError."""
+    """Runs the follower once its cluster has answered and is the one that the file means. Raises
+    ConfigError.
+    """
     backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
     while await asyncio.to_thread(identities.look, [follower.name]):
         metrics.failed(follower.name)
@@ -193,14 +195,14 @@ class Follower:
         )
 
     def _progress(self, behind: int) -> None:
-        """Before each batch of writes of a round."""
+        """Called before each batch of writes of a round."""
         self._metrics.progress(self.name, behind)
         if behind and time.monotonic() - self._told_s > WRITING_TOLD_EVERY_S:
             _LOG.info("versions_to_write", target=self.name, behind=behind)
             self._told_s = time.monotonic()
 
     async def run(self, news: News) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         await news.wait_past(0)
         revision, read_s = 0, time.monotonic()
         backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
@@ -252,6 +254,8 @@ class Follower:
         await self._publish(problem=None)
 
     async def _publish(self, *, problem: str | None) -> None:
-        """The last round's status. `problem`: the reason for which there was none since."""
+        """Publishes the status of the last round. `problem`: the reason why there has been none
+        since.
+        """
         place = {"target": self.name, "source": self._source, "problem": problem}
         await self._state.report(place | {"at_ms": wall_ms()} | self._status)

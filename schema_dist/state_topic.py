@@ -34,8 +34,8 @@ class StateTopic:
         topic: str,
         still_ours: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`still_ours`: of the lease of a process that distributes. With it, the ledger is written
-        in transactions: Kafka refuses those of a process that loaded the ledger earlier.
+        """`still_ours`: that of the lease of a process that distributes. With it, the ledger is
+        written in transactions: Kafka refuses those of a process that loaded the ledger earlier.
         """
         self._settings = dict(client_settings)
         self._topic = topic
@@ -44,8 +44,8 @@ class StateTopic:
         self._holder: Producer | None = None
 
     async def load(self) -> Ledger:
-        """The ledger; the topic is created if it is missing. From now on a former holder of the
-        lease cannot note anything, unless it loads the ledger once more, for which it looks at the
+        """Loads the ledger; creates the topic if it is missing. From now on a former holder of the
+        lease cannot note anything unless it loads the ledger again, and for that it looks at the
         lease.
         """
         if self._still_ours is not None:
@@ -84,7 +84,7 @@ class StateTopic:
         return AwayError(f"{self._topic} at {self._settings['bootstrap.servers']}: {error}")
 
     def ensure(self) -> None:
-        """Creates the topic unless it is there. Blocks, as all methods that are not async."""
+        """Creates the topic unless it exists. It blocks, as all methods that are not async."""
         with self._faults():
             self._records.ensure()
 

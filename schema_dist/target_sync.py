@@ -1,7 +1,8 @@
-"""One target brought to the contents of the source: rounds of plans, each write noted, made and
-read back.
+"""Brings one target to the contents of the source, in rounds of plans. Each write is noted, made
+and read back.
 
-A round can end anywhere. The next one plans the rest, from the target as read anew or as known.
+A round can end anywhere. The next one plans the rest, from the target as it is read anew or as it
+is known.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class TargetSync:
         self._probed: str | None = None  # the fault that the probe found; empty: none
 
     def read_anew(self) -> None:
-        """Before the next round: somebody else may have written to the target. Then all is compared
-        with all, too, and not only what changed.
+        """Called before a round if somebody else may have written to the target. Then everything is
+        compared, and not only what changed.
         """
         self._stale = True
         self._probed = None
@@ -184,7 +185,7 @@ class TargetSync:
         await self._target.read(sorted(settings))
 
     async def _desired(self, source: Contents) -> Desired:
-        """Up to date with the source."""
+        """The desired contents, up to date with the source."""
         while True:
             wanted = self._wanted
             if wanted is None or wanted.source is not source or wanted.is_behind is None:
@@ -194,7 +195,7 @@ class TargetSync:
                 return wanted
 
     async def _stands(self, source: Contents) -> Standing:
-        """Up to date with the source, the target and the ledger."""
+        """Where the target stands, up to date with the source, the target and the ledger."""
         while True:
             wanted, ledger = await self._desired(source), await self._loaded()
             standing, target = self._standing, self._target.contents
@@ -228,7 +229,7 @@ class TargetSync:
         return plan
 
     def _there(self, places: Iterable[Place]) -> Iterable[tuple[Place, Place]]:
-        """The target's places of the source's, beside them."""
+        """Pairs of places: the target's, and the source's that it comes from."""
         for subject, version in places:
             there = self._names.there(subject)
             if isinstance(there, str):
@@ -249,7 +250,7 @@ class TargetSync:
         refused: dict[Place | Write, Refusal],
         written: Counter[str],
     ) -> int:
-        """Makes the plan's writes, wave by wave; how many succeeded."""
+        """Makes the plan's writes, wave by wave. Returns how many succeeded."""
         made, left = 0, plan.writes
         for wave in plan.waves:
             ready = [write for write in wave if self._may(write, refused)]
@@ -266,7 +267,7 @@ class TargetSync:
         return made
 
     def _may(self, write: Write, refused: dict[Place | Write, Refusal]) -> bool:
-        """Whether nothing that the write needs was refused; notes why not."""
+        """Whether nothing that the write needs was refused; if something was, it notes why."""
         if _key(write) in refused:
             return False
         if isinstance(write, Register):

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results, in order. The first error ends the others and is raised by itself."""
+    """The results, in order. The first error ends the other coroutines and is raised by itself."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in work]

@@ -34,12 +34,14 @@ _AS_SENT = ("User-Agent", "Content-Type")  # aiohttp adds none of these
 
 
 class HttpError(Exception):
-    """No answer: nobody listens, it is no HTTP, too late or too large. The text has the cause."""
+    """There is no answer: nobody listens, it is no HTTP, it is too late or too large. The text has
+    the cause.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of any status. `headers`: by name in any case."""
+    """An answer of any status. `headers`: by name in any case."""
 
     status: int
     body: bytes
@@ -52,7 +54,7 @@ class Http(Protocol):
     async def send(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None
     ) -> Answer:
-        """`url`: encoded already. Raises HttpError."""
+        """`url` is encoded already. Raises HttpError."""
         ...
 
 
@@ -129,7 +131,7 @@ async def _whole(response: aiohttp.ClientResponse) -> bytes:
 
 @contextmanager
 def _named() -> Iterator[None]:
-    """aiohttp's errors as HttpError."""
+    """Turns aiohttp's errors into HttpError."""
     try:
         yield
     except TimeoutError as error:

@@ -24,7 +24,7 @@ class Presence(Enum):
 
 @dataclass(slots=True)
 class _Run:
-    """Answers in a row that said the same."""
+    """Several answers in a row that said the same."""
 
     said: Presence
     since_ms: int
@@ -39,7 +39,9 @@ class Absences:
     _runs: dict[Place, _Run | None] = field(default_factory=dict)  # None: no answer yet
 
     def ask_for(self, places: Iterable[Place]) -> None:
-        """These and no others. The answers about others are forgotten."""
+        """From now on these places are asked for, and no others. The answers about others are
+        forgotten.
+        """
         self._runs = {place: self._runs.get(place) for place in places}
 
     @property
@@ -47,7 +49,7 @@ class Absences:
         return tuple(self._runs)
 
     def answered(self, place: Place, said: Presence | None, now_ms: int) -> None:
-        """`said`: None if no answer told. A place that nobody asks for is ignored."""
+        """`said`: None if there was no usable answer. A place that nobody asks for is ignored."""
         if place not in self._runs:
             return
         run = self._runs[place]

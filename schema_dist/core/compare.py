@@ -38,8 +38,8 @@ class SchemaTextError(ValueError):
 
 @lru_cache(FINGERPRINTS_KEPT)
 def fingerprint(schema: Schema) -> Fingerprint:
-    """As `computed_fingerprint`, and remembered together with the text: for what a registry holds,
-    not for what strangers send.
+    """As `computed_fingerprint`, but remembered together with the text. Use it for what a registry
+    holds, not for what strangers send.
     """
     return computed_fingerprint(schema)
 
@@ -74,7 +74,7 @@ def difference(wanted: SchemaVersion, found: SchemaVersion | None) -> str | None
 
 
 def canonical(kind: str, text: str) -> str:
-    """One text for all that mean the same. Raises SchemaTextError."""
+    """One text for all texts that mean the same. Raises SchemaTextError."""
     normal = _CANONICAL.get(kind)
     return text if normal is None else normal(text)
 
@@ -135,7 +135,9 @@ def _canonical_protobuf(text: str) -> str:
 
 
 def _listed(statements: list[list[str]]) -> str:
-    """As json.dumps writes it, some words at a time: each call keeps all other threads waiting."""
+    """The same text as json.dumps would write. It is built some words at a time, because each call
+    of json.dumps keeps all other threads waiting.
+    """
     return f"[{', '.join(f'[{_words(statement)}]' for statement in statements)}]"
 
 

@@ -29,12 +29,12 @@ SETTINGS = Version(0)  # in place of a version: the subject's compatibility and 
 
 @dataclass(slots=True)
 class Contents:
-    """Built by `apply`, in the order of the log.
+    """The contents are built by `apply`, in the order of the log.
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
-    whose tombstone was read. `recorded`: soft deletes are records of a log; otherwise a list lacked
-    the version. `ids`: the places of each id, of all contexts. `users`: by version, those that
-    refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
+    whose tombstone was read. `recorded`: soft deletes are records of a log; if False, a list lacked
+    the version. `ids`: the places of each id, in all contexts. `users`: for each version, the
+    versions that refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Contents:
     _forgotten: int = field(default=0, compare=False)  # of the journal's beginning
 
     def apply(self, event: Event, at: int) -> None:
-        """Adds one event; `at` is its place in the order."""
+        """Adds one event; `at` is its position in the order."""
         match event:
             case SchemaWritten(written):
                 self.put(written, at)
@@ -94,7 +94,7 @@ class Contents:
         self._note(place)
 
     def remove(self, place: Place) -> None:
-        """The log says that it is gone."""
+        """The log says that the version is gone."""
         self._note(place)
         self._take_out(place)
         self.removed.add(place)
@@ -143,12 +143,12 @@ class Contents:
 
     @property
     def changes(self) -> int:
-        """How many changes there were so far."""
+        """How many changes there have been so far."""
         return self._forgotten + len(self._journal)
 
     def changed_since(self, changes: int) -> set[Place] | None:
-        """The places that changed after so many; of a subject's settings, its version is SETTINGS.
-        None: too many to be remembered.
+        """The places that changed after the first `changes` changes. A change of a subject's
+        settings has SETTINGS as its version. None: there are too many to remember.
         """
         if changes < self._forgotten:
             return None
@@ -162,7 +162,7 @@ class Contents:
         return [version for _, version in sorted(self.subjects.get(subject, {}).items())]
 
     def places(self) -> list[Place]:
-        """All that `changed_since` could name, of the contents as they are now."""
+        """All places that `changed_since` could name for the present contents."""
         settings = {*self.compatibility, *self.modes}
         return [*self.order, *self.removed, *((subject, SETTINGS) for subject in settings)]
 

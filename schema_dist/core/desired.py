@@ -47,7 +47,9 @@ class Desired:
     """
 
     def __init__(self, source: Contents, names: SubjectTranslation, follows: Follows) -> None:
-        """For the subjects that `follows` names and all they refer to. Empty before `catch_up`."""
+        """For the subjects that `follows` names and everything they refer to. Empty before
+        `catch_up`.
+        """
         self.source = source
         self.versions: dict[Place, SchemaVersion] = {}
         self.subjects: Counter[str] = Counter()
@@ -72,14 +74,16 @@ class Desired:
 
     @property
     def is_behind(self) -> bool | None:
-        """None if so much has changed that all must be read anew, by another object."""
+        """Whether there is something to catch up with. None: so much has changed that everything
+        must be read anew, by another object.
+        """
         if self._seen is None:
             return True
         changed = self.source.changed_since(self._seen)
         return None if changed is None else bool(changed)
 
     def catch_up(self) -> Iterator[None]:
-        """Follows the source to its present state, in slices: others may work between them."""
+        """Follows the source to its present state, in slices: others may work in between."""
         while self.is_behind:
             changed = None if self._seen is None else self.source.changed_since(self._seen)
             self._seen = self.source.changes
@@ -120,7 +124,7 @@ class Desired:
         return self._depths.get(place, 0) if there in self.versions else None
 
     def _bring(self, place: Place) -> Outcome:
-        """Brings one place of the source up to date; what becomes of it."""
+        """Brings one place of the source up to date. Returns what becomes of it."""
         version, there = self.source.get(place), self._target(place)
         if there is not None:
             _keep(self.at_source, there, version is not None)
@@ -165,7 +169,9 @@ class Desired:
         return self._followed[subject]
 
     def _is_taken(self, first: Place) -> bool:
-        """Whether the version is followed, or one that refers to it in any number of steps."""
+        """Whether the version is followed, or a followed version refers to it in any number of
+        steps.
+        """
         found, stack = {first}, [first]
         while stack:
             place = stack.pop()
@@ -232,7 +238,7 @@ class Desired:
         return bool(known[first])
 
     def _settle(self, subject: str) -> None:
-        """The settings of a subject of the source."""
+        """Brings the settings of a subject of the source up to date."""
         there = GLOBAL if subject == GLOBAL else self._target_of(subject)
         if isinstance(there, Unfit):
             return
@@ -253,7 +259,7 @@ class Desired:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """In the source's order."""
+        """All refusals, in the source's order."""
         order = self.source.order
         ordered = sorted(self._refused, key=lambda place: (order.get(place, 0), place))
         return [self._refused[place] for place in ordered]

@@ -12,7 +12,7 @@ from schema_dist.core.model import SchemaId, SchemaVersion, Version
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One version, by the second registry's subject."""
+    """One version that differs, by the second registry's subject."""
 
     subject: str
     version: Version

@@ -38,7 +38,7 @@ class Reference:
 @dataclass(frozen=True, slots=True)
 class Schema:
     """A schema as its registry stores it. `extra`: a JSON object with Confluent's metadata, rules
-    and tags, or empty; it travels along but takes no part in comparisons.
+    and tags, or empty; `extra` travels along but takes no part in comparisons.
     """
 
     type: str
@@ -91,7 +91,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class SoftDelete:
-    """Mark the version as deleted; it is found by its id still."""
+    """Mark the version as deleted. It can still be found by its id."""
 
     wanted: SchemaVersion
 
@@ -155,8 +155,8 @@ COLLISIONS = frozenset({Reason.ID_TAKEN, Reason.VERSION_TAKEN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A version that is not distributed, and why. `subject` is the target's, where there is one,
-    else the source's.
+    """A version that is not distributed, and why. `subject` is the target's subject if there is
+    one, else the source's.
     """
 
     reason: Reason

@@ -11,7 +11,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class PlacesBy(Generic[K]):
-    """Most keys have one place, and a set for each would take more memory than all the rest."""
+    """Most keys have a single place. A set for each key would take more memory than everything
+    else.
+    """
 
     def __init__(self) -> None:
         self._single: dict[K, Place] = {}
@@ -35,7 +37,7 @@ class PlacesBy(Generic[K]):
             self._single[key] = several.pop()
 
     def get(self, key: K) -> Collection[Place]:
-        """In no order."""
+        """The places of a key, in no order."""
         if key in self._single:
             return (self._single[key],)
         return self._several.get(key, ())

@@ -48,8 +48,8 @@ class Removals:
     """Which removals are proven, and which are allowed. Places are the target's.
 
     `recorded`: the source's soft deletes are records of its log. `confirmed`: places that stayed
-    away when they were asked for by name; None if nobody can be asked. `at_once_max`: how many may
-    go at once without a record. `hard`: hard deletes are made, too.
+    away when they were asked for by name; None if nobody can be asked. `at_once_max`: how many
+    versions may go at once without a record. `hard`: hard deletes are made, too.
     """
 
     recorded: bool = True
@@ -60,8 +60,8 @@ class Removals:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`waves` of writes; `adopted`: the entries that the ledger lacks, or should not have any more;
-    `in_sync`: the number of versions that need nothing; `unconfirmed`: the versions that are taken
+    """`waves`: the writes. `adopted`: the entries that the ledger lacks, or should no longer have.
+    `in_sync`: the number of versions that need nothing. `unconfirmed`: the versions that are taken
     away once their absence is confirmed.
     """
 
@@ -88,8 +88,8 @@ def make_plan(
 ) -> Plan:
     """The writes that turn `target` into `wanted`.
 
-    `places`: all that are not in sync (core/standing.py); `in_sync`: how many others there are.
-    `contexts`: the target's registry keeps the ids of each context apart.
+    `places`: the places that are not in sync (core/standing.py); `in_sync`: how many other places
+    there are. `contexts`: the target's registry keeps the ids of each context apart.
     """
     planning = _Planning(
         wanted, target, ledger, sorted(places), contexts, removals, in_sync=in_sync

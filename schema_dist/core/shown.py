@@ -48,7 +48,7 @@ class ViewError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The asked part of a list. `limit` -1: all."""
+    """The part of a list that was asked for. `limit` -1: all of it."""
 
     prefix: str = ""
     deleted: bool = False  # live and soft-deleted
@@ -66,7 +66,7 @@ class Listing:
 
 
 class Shown:
-    """Contents under logical names. `update` follows them, change by change."""
+    """Contents under logical names. `update` follows the contents, change by change."""
 
     def __init__(self, names: SubjectTranslation) -> None:
         """`names`: from the registry's subjects (there) to logical ones."""
@@ -84,7 +84,7 @@ class Shown:
     # ------------------------------------------------------------------------------------ following
 
     def update(self, contents: Contents, places: Iterable[Place]) -> None:
-        """`places`: the changed ones, as `Contents.changed_since` tells them."""
+        """`places`: the changed places, as `Contents.changed_since` tells them."""
         for subject, version in places:
             there = self._name(subject)
             if there is None:
@@ -154,7 +154,7 @@ class Shown:
         return listing.page(found)
 
     def version(self, subject: str, text: str, *, deleted: bool) -> SchemaVersion:
-        """By number, `latest` or -1. Raises ViewError 40401, 40402, 42202."""
+        """The version by its number, `latest` or -1. Raises ViewError 40401, 40402, 42202."""
         found = [version for version in self._of(subject) if deleted or not version.deleted]
         if text in ("latest", "-1"):
             if not found:
@@ -185,8 +185,8 @@ class Shown:
         return versions[bisect_left(versions, place[1], key=_number)]
 
     def look_up(self, subject: str, schema: Schema, *, deleted: bool) -> SchemaVersion:
-        """The newest version of the subject that means the same. Raises ViewError 40401, 40403,
-        42201.
+        """The newest version of the subject that means the same as the schema. Raises ViewError
+        40401, 40403, 42201.
         """
         try:
             wanted = computed_fingerprint(schema)
@@ -203,7 +203,7 @@ class Shown:
         return sum(map(len, self.ids.values()))
 
     def longest_of(self, subject: str) -> int:
-        """Characters of the texts that a look-up in `subject` may have to parse."""
+        """How many characters of texts a look-up in `subject` may have to parse."""
         versions = self.subjects.get(subject, ())
         return sum(
             len(version.schema.text) for version in versions if version.place not in self._meanings
@@ -314,7 +314,7 @@ def _setting(
 
 
 def under_logical_names(contents: Contents, names: SubjectTranslation) -> Shown:
-    """All of them."""
+    """The whole contents under logical names."""
     made = Shown(names)
     made.update(contents, (version.place for version in contents.versions()))
     settings = {*contents.compatibility, *contents.modes}

@@ -30,7 +30,7 @@ class Standing:
         self._seen: int | None = None  # changes of the target
 
     def follows(self, wanted: Desired, target: Contents, ledger: Ledger) -> bool:
-        """Whether it is about these, and can catch up with them."""
+        """Whether it compares these very contents, and can catch up with them."""
         return (
             self.wanted is wanted
             and self.target is target
@@ -40,7 +40,7 @@ class Standing:
 
     @property
     def is_behind(self) -> bool | None:
-        """As `Desired.is_behind`, of source and target."""
+        """As `Desired.is_behind`, for the source and the target."""
         source = self.wanted.is_behind
         target = set() if self._seen is None else self.target.changed_since(self._seen)
         if source is None or target is None:
@@ -48,7 +48,9 @@ class Standing:
         return self._seen is None or source or bool(target or self.wanted.changed)
 
     def catch_up(self) -> Iterator[None]:
-        """Takes in all that changed, in slices: others may work between them, and change more."""
+        """Takes in everything that changed, in slices: others may work between the slices, and
+        change more.
+        """
         while self.is_behind:
             seen, self._seen = self._seen, self.target.changes
             yield from self.wanted.catch_up()
@@ -64,8 +66,8 @@ class Standing:
                 yield
 
     def _around(self, places: set[Place]) -> set[Place]:
-        """These, and the target's other versions of their subjects: a subject that becomes
-        distributed, or is no more, makes a difference to what strangers have in it.
+        """These places, and the target's other versions of their subjects. Whether a subject is
+        distributed decides what becomes of strangers' versions in it.
         """
         subjects = {subject for subject, _ in places}
         there = self.target.subjects
@@ -105,12 +107,14 @@ class Standing:
         return found is not None and is_foreign(place, self.wanted, self.ledger)
 
     def _is_done(self, found: SchemaVersion) -> bool:
-        """Whether it is ours and soft-deleted, and more is not allowed."""
+        """Whether the version is ours and soft-deleted, and a hard delete is not allowed."""
         ours = self.ledger.versions[found.place] == (found.id, meaning_of(found))
         return ours and found.deleted and not self._hard
 
     def plan(self, *, contexts: bool, removals: Removals) -> Plan:
-        """Of the state that was caught up with; what the ledger noted since counts, too."""
+        """The plan for the state that was caught up with. What the ledger has noted since counts,
+        too.
+        """
         self._look(tuple(self.open))
         return make_plan(
             self.wanted,

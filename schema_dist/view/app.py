@@ -39,8 +39,8 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The sources of the routes. `shown`: the contents, None before they were read. `primary`: None
-    if the view can only be read. `authenticate`: the primary decides about readers.
+    """What the routes answer from. `shown`: the contents, None before they were read. `primary`:
+    None if the view can only be read. `authenticate`: the primary decides who may read.
     """
 
     shown: Callable[[], Shown | None]
@@ -122,8 +122,8 @@ class Asked:
     async def here_or_at_primary(
         self, find: Callable[[], Json], body: Json = None
     ) -> Json | Passed:
-        """The answer of `find`, or the primary's: a registered schema may not have arrived yet.
-        Raises ViewError.
+        """The answer of `find`, or else the primary's: a registered schema may not have arrived
+        here yet. Raises ViewError.
         """
         try:
             return find()
@@ -131,7 +131,7 @@ class Asked:
             return await self.at_primary(error, body)
 
     async def at_primary(self, error: ViewError, body: Json = None) -> Passed:
-        """The primary's answer, where `error` is the view's own."""
+        """The primary's answer where the view's own would be `error`."""
         if error.status != 404 or self.behind.primary is None:
             raise error
         passed = await self.pass_on(body)
@@ -220,8 +220,8 @@ async def _id(asked: Asked) -> Json | Passed:
 
 
 async def _own_id(asked: Asked, find: Callable[[Asked], Json]) -> Json | Passed:
-    """A client gets no id of the primary that no subject with a logical name has: the primary knows
-    ids of other tenants, too.
+    """A client gets no id from the primary unless a subject with a logical name has it: the primary
+    also knows the ids of other tenants.
     """
     try:
         return find(asked)

@@ -41,7 +41,9 @@ class Primary:
         self._authorised: dict[bytes, float] = {}  # until when, by digest of the credentials
 
     def subject(self, logical: str) -> str:
-        """The primary's name. Raises ViewError 42208 for one that it cannot have."""
+        """The primary's name of the subject. Raises ViewError 42208 for a name that the primary
+        cannot have.
+        """
         made = self._names.back(logical)
         if isinstance(made, Unfit):
             raise ViewError(422, 42208, f"The specified subject '{logical}' is not valid: {made}")
@@ -160,8 +162,8 @@ def _away(error: Exception) -> ViewError:
 
 
 def _json(answer: Answer) -> Json:
-    """Its body. A refusal without JSON, as a password's guard may send it, is named by its status.
-    Raises ValueError, RecursionError.
+    """The answer's body as JSON. A refusal without JSON, as a guard with a password may send it, is
+    named by its status. Raises ValueError, RecursionError.
     """
     try:
         return json.loads(answer.body) if answer.body else None

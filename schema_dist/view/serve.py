@@ -50,7 +50,9 @@ class Follower:
         self.shown: Shown | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled. While nothing can be read, the last read contents are shown."""
+        """Runs until it is cancelled. While nothing can be read, the contents that were read last
+        are shown.
+        """
         known, changes = Contents(), 0
         backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
         while True:
@@ -88,8 +90,9 @@ def checked(cluster: Cluster) -> RegistryView:
 
 
 async def serve(config: ClustersConfig, cluster: Cluster, beats: int | None = None) -> None:
-    """Until it is cancelled. `beats`: a pipe for a line a second about itself, and for the
-    reason of its end. Raises ConfigError if there is no view, or its port is taken.
+    """Serves until it is cancelled. `beats`: a pipe to which the view writes a line a second about
+    itself, and the reason when it ends. Raises ConfigError if there is no view, or its port is
+    taken.
     """
     try:
         await _serve(config, cluster, beats)
@@ -126,7 +129,7 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
 
 
 def _memory_bytes() -> int:
-    """Resident; 0 where the system does not tell."""
+    """The resident memory; 0 where the system does not tell."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -135,8 +138,8 @@ def _memory_bytes() -> int:
 
 
 async def _beat(pipe: int, follower: Follower) -> None:
-    """Tells the node that started the view, until it is cancelled. A node that is gone has ended
-    the view, too.
+    """Tells the node that started the view how it is, until it is cancelled. If the node has gone,
+    the view ends, too.
     """
     os.set_blocking(pipe, False)
     while True:
