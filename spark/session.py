@@ -91,7 +91,7 @@ def kafka_session(
 
 
 def tasks_told(session: SparkSession) -> str:
-    """How far the running stage is; empty between two."""
+    """How far the running stage is; empty between two stages."""
     tracker = session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
@@ -138,8 +138,8 @@ def _alone() -> dict[str, str]:
 
 
 def _connector() -> dict[str, str]:
-    """The connector's jars if an earlier session has fetched them, else where to fetch them from:
-    Ivy takes seconds to find out that it has them all.
+    """The connector's jars if an earlier session has fetched them, or else where to fetch them
+    from: Ivy takes seconds to find out that it has them all.
     """
     fetch = {"spark.jars.packages": CONNECTOR, "spark.jars.excludes": ",".join(EXCLUDES)}
     if jars := _fetched_jars(IVY / JARS):
@@ -148,7 +148,7 @@ def _connector() -> dict[str, str]:
 
 
 def _fetched_jars(known: Path) -> list[str]:
-    """The jars listed in `known`; empty if one is gone, or they are of another version."""
+    """The jars listed in `known`; empty if one is missing, or if they belong to another version."""
     if not known.exists():
         return []
     connector, *jars = known.read_text().splitlines()
@@ -156,7 +156,7 @@ def _fetched_jars(known: Path) -> list[str]:
 
 
 def _remember_jars() -> None:
-    """Only a session that has started has all of them."""
+    """Only after a session has started is it sure that all jars are there."""
     if _fetched_jars(IVY / JARS):
         return
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
@@ -164,7 +164,7 @@ def _remember_jars() -> None:
 
 
 def main() -> None:
-    """`python -m spark.session`: fetches the connector, if it is not there yet."""
+    """`python -m spark.session` fetches the connector unless it is there."""
     if _fetched_jars(IVY / JARS):
         return
     sys.stderr.write("keyway: fetching Spark's Kafka connector\n")

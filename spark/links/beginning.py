@@ -21,8 +21,8 @@ from spark.streaming.orders import Place
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`starts`: of the places of the next query. `plan`: without the topics that stop. `reached`:
-    the starts of places that were copied before.
+    """`starts`: where the places of the next query begin. `plan`: the plan without the topics that
+    stop. `reached`: the starts of places that were copied before.
     """
 
     starts: dict[Place, int]
@@ -32,7 +32,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Of a link at its present target. Methods raise KafkaException."""
+    """The beginnings of a link at its present target. Methods raise KafkaException."""
 
     config: ClustersConfig
     link: Link
@@ -86,7 +86,9 @@ class Beginning:
         )
 
     def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
-        """Of the plan's topics: those committed on the target, and all that are known."""
+        """The positions of the plan's topics: those that are committed on the target, and all that
+        are known.
+        """
         places = plan.places()
         back = {plan.targets[name]: name for name in plan.topics}
         found = self.target.positions(
@@ -123,8 +125,9 @@ class Beginning:
         positions: Mapping[Place, Position],
         verdicts: Mapping[str, Copied | Stopped],
     ) -> set[str]:
-        """Topics that would be copied from their start although the target has copies of them. One
-        that this link has begun before is no surprise: its first batch may have been cut off.
+        """Topics that would be copied from their start although the target has copies of them. A
+        topic that this link has begun before is not among them: its first batch may have been cut
+        off.
         """
         if self.from_start:
             return set()

@@ -1,4 +1,4 @@
-"""The checks of `keyway distribute check`: every cluster answers, has the right id, and permits the
+"""The checks of `keyway distribute check`: every cluster answers, has the right id and permits the
 work of its links, and every topic can be kept alike.
 """
 
@@ -180,7 +180,7 @@ def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> I
 
 
 def findings_text(findings: list[Finding]) -> str:
-    """A line each, faults marked."""
+    """One line for each finding, with faults marked."""
     lines = [
         f"{'FAULT' if finding.fault else 'ok   '}  {finding.where}: {finding.text}"
         for finding in findings

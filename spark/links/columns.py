@@ -84,11 +84,12 @@ def judged(records: DataFrame, lookup: Lookup) -> DataFrame:
 
 
 def _found(headers: Column, logical_topic: Column, seals: Seals) -> Column:
-    """Of a record with copy headers: their number, the text of the believed one, and the other
-    headers. Null for the records without, nearly all.
+    """For a record with copy headers: their number, the text of the one that is believed, and the
+    other headers. Null for records without copy headers, which are nearly all.
 
     Spark interprets functions of arrays, and makes a whole row before and after a step that has
-    one: so they stand in one expression of one step. `transform` names a value within it.
+    one. So they all stand in one expression of one step. `transform` gives a name to a value within
+    it.
     """
 
     def judge(copies: Column) -> Column:

@@ -74,7 +74,7 @@ FAILURES = (KafkaException, PySparkException)
 
 @dataclass(slots=True)
 class LinkRun:
-    """One link, run until `stop` is set. Fresh records go through `pipeline`."""
+    """One link, which runs until `stop` is set. Fresh records go through `pipeline`."""
 
     session: SparkSession
     config: ClustersConfig
@@ -174,7 +174,9 @@ class LinkRun:
             raise failure
 
     def _aim(self) -> None:
-        """At the link's target. What was known of topics on either side is asked for again."""
+        """Turns to the link's present target. What was known of topics on either side is asked for
+        again.
+        """
         self._target = KafkaSide(self.config.cluster(self._link.target))
         self._surveyor = Surveyor(
             self.config,
@@ -186,8 +188,8 @@ class LinkRun:
         )
 
     def _end(self, query: StreamingQuery) -> None:
-        """Its batch has ended, too: one that outlives its query would write beside the next one's,
-        and the two would fence each other.
+        """Ends the query, and its batch with it. A batch that outlived its query would write beside
+        the next query's, and the two would fence each other.
         """
         try:
             query.stop()
@@ -197,8 +199,9 @@ class LinkRun:
             pass
 
     def _away(self) -> dict[str, str]:
-        """Of the clusters that this link reads from or may write to. A switch writes to its target,
-        so all are asked before. Raises ConfigError for one that is not what the file says.
+        """The clusters that are away, of all that this link reads from or may write to. A switch
+        writes to its target, so all are asked before. Raises ConfigError for a cluster that is not
+        what the file says.
         """
         if self.identities is None:
             return {}
@@ -212,8 +215,8 @@ class LinkRun:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"{name}: {away[name]}"))
 
     def _watch(self, query: StreamingQuery, surveyed: Plan, plan: Plan) -> None:
-        """Until the query ended, or there is a reason for another one. `surveyed`: the topics that
-        could be copied; of these `plan` has those that are.
+        """Returns when the query has ended, or when there is a reason for another one. `surveyed`:
+        the topics that could be copied; `plan` has those of them that are copied.
         """
         looked_s = looked_at_stopped_s = monotonic()
         pause_s = SURVEY_EVERY_S
@@ -236,7 +239,7 @@ class LinkRun:
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
 
     def _look(self, surveyed: Plan) -> bool:
-        """Reports the lag. True if the target or the work is another one by now."""
+        """Reports the lag. Returns True if the target or the work has changed."""
         self._publish()
         return self.report.switch_wanted() or not surveyed.same_work(self._survey())
 
@@ -315,8 +318,8 @@ class LinkRun:
             self._publish()
 
     def _sealed(self, records: DataFrame) -> DataFrame:
-        """What is done to every record, as a part of the query: built by each batch, these columns
-        would be two thousand calls of Python to the JVM.
+        """What is done to every record. It is a part of the query: if each batch built these
+        columns, that would be two thousand calls of Python to the JVM.
         """
         rows = judged(records, self._lookup)
         if self.pipeline is not None:
@@ -326,7 +329,7 @@ class LinkRun:
         return rows.drop("logical_topic") if self.pipeline is None else rows
 
     def _account(self, results: Iterable[Result]) -> int:
-        """Takes note of the work of tasks; returns the number of records."""
+        """Takes note of the work of tasks. Returns the number of records."""
         total = 0
         for result in results:
             place = (result["topic"], result["partition"])
@@ -349,7 +352,7 @@ class LinkRun:
     def _measure(
         self, results: Sequence[Result], ends: Mapping[Place, int], seconds: float
     ) -> None:
-        """The next batches get other records if these took too long, or were too large."""
+        """Changes the size of the next batches if these took too long, or were too large."""
         cut = any(
             result["refused"] is None
             and result["position"] < ends[result["topic"], result["partition"]]
@@ -400,8 +403,8 @@ class LinkRun:
     # ------------------------------------------------------------------------- the topics to copy
 
     def _source_changed(self, plan: Plan, read: Set[str]) -> bool:
-        """Asked before every batch of the topics that it reads: one that was created again must not
-        be read at the old one's positions.
+        """Asked before every batch, about the topics that it reads: a topic that was created again
+        must not be read at the old one's positions.
         """
         topics = {name: plan.topics[name] for name in sorted(read)}
         now = self._source.described(list(topics))
@@ -430,7 +433,7 @@ class LinkRun:
         self, starts: dict[Place, int], plan: Plan
     ) -> tuple[dict[Place, int], Plan]:
         """Copies the records before those that Spark cannot read. Then their topics stop, or go on
-        behind them.
+        after those records.
         """
         held = {
             place: at for place, at in self._unreadable.items() if starts.get(place, at + 1) <= at
@@ -461,7 +464,7 @@ class LinkRun:
         )
 
     def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
-        """The places of the next query and where each begins; and the plan without the topics that
+        """The places of the next query and where each begins, and the plan without the topics that
         stop at their positions.
         """
         begun = self._beginning.starts(plan)

@@ -1,8 +1,9 @@
-"""The end of all writing to a target that a link leaves.
+"""Ends all writing to a target that a link leaves.
 
-Each partition gets a transaction with the id that its tasks use. To open it ends theirs and keeps
-them from committing. In it the position is committed as it stands, with the generation of the
-switch: a task that comes later, of this process or of one that was frozen, finds it and stops.
+Each partition gets a transaction with the id that its tasks use. Opening it ends the tasks'
+transactions and keeps them from committing. In it the position is committed as it stands, with the
+generation of the switch. A task that comes later, of this process or of one that was frozen, finds
+that generation and stops.
 """
 
 from __future__ import annotations

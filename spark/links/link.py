@@ -24,7 +24,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """Stays the same over a switch of targets."""
+        """The link's name, which stays the same when its target is switched."""
         return link_name(self.source, self.level)
 
     @property
@@ -35,7 +35,9 @@ class Link:
         return f"keyway-link-{self.name}"
 
     def transactional_id(self, topic: str, partition: int) -> str:
-        """Of the one task that writes to that partition: a later one fences it."""
+        """The transactional id of the one task that writes to that partition. A later task fences
+        it.
+        """
         return f"{self.group}-{topic}-{partition}"
 
 

@@ -56,8 +56,8 @@ class Lookup:
         return F.substring(self._named(topic), 1, _ID_CHARS)
 
     def keys(self) -> Column:
-        """A struct of lists, an entry a secret. No subquery may stand in a function of arrays, so
-        there it must be a column of the rows.
+        """A struct of lists with an entry for each secret. No subquery may stand in a function of
+        arrays, so there this must be a column of the rows.
         """
         return self.table.select(F.struct("inner", "outer", "text")).scalar()
 
@@ -91,5 +91,5 @@ def _maps(topics: Mapping[str, Named]) -> list[list[tuple[str, str]]]:
 
 
 def topic_id_of(text: str) -> str:
-    """As Kafka's own tools write ids; librdkafka takes the other alphabet of Base64."""
+    """The topic id as Kafka's own tools write it; librdkafka uses the other alphabet of Base64."""
     return text.replace("+", "-").replace("/", "_")

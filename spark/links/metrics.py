@@ -1,4 +1,4 @@
-"""Exported figures of the links of one process: their status at the time of the scrape."""
+"""The metrics of the links of one process: their status at the time of the scrape."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class Following:
 def following(
     config: ClustersConfig, source: Cluster, target: Cluster, names: Iterable[str]
 ) -> Iterator[Following]:
-    """Those of `names` that the configuration takes. Internal ones and those of other tenants are
-    left out.
+    """Those of `names` that the configuration includes. Internal topics and those of other tenants
+    are left out.
     """
     here, there = source.topic_names(), target.topic_names()
     for name in names:

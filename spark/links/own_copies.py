@@ -1,6 +1,6 @@
-"""Whether a target has copies of a link's records although the link has no position there: its
-cluster or level has another name now, or its positions and its status topic were deleted. Without
-this look the link would copy all retained records once more.
+"""Finds out whether a target has copies of a link's records although the link has no position
+there. That happens when its cluster or level has another name now, or when its positions and its
+status topic were deleted. Without this look the link would copy all retained records once more.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Fresh:
 def topics_copied_before(
     target: KafkaSide, group: str, source: ClusterName, places: Mapping[Place, Fresh], seals: Seals
 ) -> set[str]:
-    """`places`: by the target's topics. Those topics that have a copy of the source's records among
-    the last ones of such a partition. Raises KafkaException.
+    """The topics that have a copy of the source's records among the last records of a partition
+    without a position. `places`: by the target's topics. Raises KafkaException.
     """
     starts, ends = target.log_starts(places), target.log_ends(places)
     filled = {place: max(starts[place], ends[place] - OWN_COPIES_SCANNED_MAX) for place in places}
@@ -76,7 +76,7 @@ def _found(
 
 
 def _is_own(message: Message, source: ClusterName, topic: Fresh, seals: Seals) -> bool:
-    """The topic's id tells it also where the cluster is called otherwise now."""
+    """The topic's id shows it even where the cluster has another name now."""
     stood = Stood(topic.logical, message.timestamp()[1], message.key(), message.value())
     copy = judge(headers_of(message), stood, seals=seals).copy
     if copy is None:

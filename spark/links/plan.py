@@ -14,8 +14,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of one query: `topics` as the source describes them, by name; `targets` their names
-    on the target; `stopped` the others, with reasons.
+    """The work of one query. `topics`: as the source describes them, by name; `targets`: their
+    names on the target; `stopped`: the other topics, with reasons.
     """
 
     topics: Mapping[str, Topic]
@@ -39,7 +39,7 @@ class Plan:
 
 
 def by_topic(by_place: Mapping[Place, _T]) -> dict[str, dict[int, _T]]:
-    """By topic and partition."""
+    """The same values by topic, and by partition within each topic."""
     found: dict[str, dict[int, _T]] = {}
     for (name, partition), value in by_place.items():
         found.setdefault(name, {})[partition] = value

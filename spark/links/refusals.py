@@ -1,6 +1,7 @@
-"""Topics that stopped because the target refused a record, and when each is tried again.
+"""The topics that stopped because the target refused a record, and when each is tried again.
 
-The reason stands until the very partition has been written to again: a try alone says nothing.
+The reason stands until that very partition has been written to again: an attempt alone says
+nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Refusals:
     _by_topic: dict[str, dict[int, _Refusal]] = field(default_factory=dict)  # and partition
 
     def refused(self, place: Place, reason: str, now_s: float) -> bool:
-        """Whether that is new. From try to try the wait doubles."""
+        """Notes a refusal. Returns whether it is new. The wait doubles from attempt to attempt."""
         topic, partition = place
         mine = self._by_topic.setdefault(topic, {})
         before = mine.get(partition)
@@ -38,7 +39,7 @@ class Refusals:
         self._by_topic.get(place[0], {}).pop(place[1], None)
 
     def reason(self, topic: str) -> str:
-        """Empty if the topic has none."""
+        """Why the topic stopped; empty if it did not."""
         return next((refusal.reason for refusal in self._of(topic)), "")
 
     def waits(self, topic: str, now_s: float) -> bool:
@@ -46,12 +47,12 @@ class Refusals:
         return any(now_s < refusal.until_s for refusal in self._of(topic))
 
     def try_again(self, topic: str) -> None:
-        """Something has changed at the target."""
+        """Lets the topic be tried at once, because something has changed at the target."""
         for refusal in self._of(topic):
             refusal.until_s = 0.0
 
     def keep(self, topics: Set[str]) -> None:
-        """The others do not follow any more."""
+        """Forgets all topics but these: the others are no longer followed."""
         self._by_topic = {
             topic: refusals
             for topic, refusals in self._by_topic.items()

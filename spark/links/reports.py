@@ -71,7 +71,7 @@ class LinkReport:
 
     @property
     def generation(self) -> int:
-        """Of the last switch that was carried out."""
+        """The generation of the last switch that was carried out."""
         return int(self._state["generation"])
 
     def topics(self) -> dict[str, TopicStatus]:
@@ -85,12 +85,12 @@ class LinkReport:
             return [name for name, topic in (self._topics or {}).items() if topic.state != LEFT]
 
     def knows(self, topic: str) -> bool:
-        """Whether this link has copied of it."""
+        """Whether this link has copied from the topic."""
         known = (self._topics or {}).get(topic)
         return known is not None and any(row.position >= 0 for row in known.partitions.values())
 
     def began(self, topic: str, target_id: str) -> bool:
-        """Whether this link has begun to copy it to that very topic."""
+        """Whether this link has begun to copy the topic to that very topic of the target."""
         known = (self._topics or {}).get(topic)
         return known is not None and known.target_id == target_id != ""
 
@@ -168,8 +168,8 @@ class LinkReport:
             self._tell(self._now() | self._rows([*topics, *stopped, *left]))
 
     def _others(self, followed: Set[str]) -> list[str]:
-        """Topics that are left now, and were not before; also those of an earlier version, which
-        did not tell since when.
+        """Topics that are left now, and were not before. Topics that an earlier version left are
+        among them, because it did not record when.
         """
         known = (self._topics or {}).items()
         return [
@@ -179,8 +179,8 @@ class LinkReport:
         ]
 
     def forget_left(self, absent: Callable[[list[str]], Set[str]]) -> None:
-        """Of a topic that was left a week ago nothing is kept, if `absent` finds that the source
-        has it no more. Without this the rows of topics that come and go grow for ever.
+        """Forgets a topic that was left a week ago if `absent` finds that the source no longer has
+        it. Without this the rows of topics that come and go would grow for ever.
         """
         with self._lock:
             long_ago_ms = wall_ms() - LEFT_KEPT_MS
@@ -224,7 +224,9 @@ class LinkReport:
             self.copied_total += result["copied"]
 
     def reached(self, positions: Mapping[Place, Position]) -> None:
-        """By a batch that is not over: it may take long, and commits many times."""
+        """Positions that a batch has reached while it is still under way: it may take long, and
+        commits many times.
+        """
         with self._lock:
             for place, position in positions.items():
                 self._changed.add(place[0])
@@ -237,7 +239,7 @@ class LinkReport:
             self._changed.add(place[0])
 
     def runs(self, topic: str) -> None:
-        """A record of it was written, or there was none to write."""
+        """A record of the topic was written, or there was none to write."""
         with self._lock:
             known = self._topic(topic)
             known.state, known.reason = "running", ""
@@ -264,12 +266,12 @@ class LinkReport:
             self._changed -= rows
 
     def trouble(self, fault: str) -> None:
-        """The link waits. Said where it can be; a source that is away cannot be told."""
+        """The link waits. That is published if it can be: a source that is away cannot be told."""
         self.fault = fault
         self._say("waiting", fault)
 
     def well(self) -> None:
-        """The fault is over. A new query alone does not say so."""
+        """The fault is over. A new query alone does not prove it."""
         with self._lock:
             self.fault = ""
 

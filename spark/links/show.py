@@ -41,7 +41,9 @@ class Links:
         self._asking = Asking({name: Source(config, name).records for name in sources})
 
     def look(self, *, within_s: float | None = None) -> list[Json]:
-        """One object per link, with its topics and their partitions. `within_s`: as Asking's."""
+        """One object for each link, with its topics and their partitions. `within_s`: as in
+        Asking.look.
+        """
         kept = self._asking.look(within_s=within_s)
         return [
             link_row(distributor, kept[distributor.source], self._topic)
@@ -62,7 +64,7 @@ class Source:
         self._status: StatusTopic | None = None
 
     def records(self) -> dict[str, Json] | Away:
-        """The records of its status topic."""
+        """The records of the cluster's status topic."""
         try:
             if not self._side.answers():
                 return Away(f"no answer at {self._side.cluster.bootstrap_servers}")
@@ -78,7 +80,7 @@ class Source:
 def link_row(
     distributor: Distributor, records: dict[str, Json] | Away, topic: str | None = None
 ) -> Json:
-    """`topic`: only this one of its topics."""
+    """`topic`: show only this topic."""
     name, level = distributor.source, distributor.level
     link = link_name(name, level)
     row: Json = {"link": link, "source": name, "level": level}
@@ -119,7 +121,7 @@ COLUMNS = (
 
 
 def links_table(links: list[Json]) -> str:
-    """Columns of text, a row per partition."""
+    """The table's columns as text, a row for each partition."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for link in links:
         head = (link["link"], link.get("target") or "-", link["state"])

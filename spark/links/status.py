@@ -56,7 +56,7 @@ class TopicStatus:
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
 
     def as_json(self) -> Json:
-        """As `asdict`, which takes ten times as long."""
+        """The same as `asdict`, which takes ten times as long."""
         rows = {
             number: {name: getattr(row, name) for name in PartitionStatus.__slots__}
             for number, row in self.partitions.items()
@@ -70,7 +70,7 @@ class TopicStatus:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> TopicStatus:
-        """Fields of other versions are left out."""
+        """Ignores fields of other versions."""
         rows = {
             int(number): PartitionStatus(
                 **{name: row[name] for name in PartitionStatus.__slots__ if name in row}
@@ -94,15 +94,15 @@ class StatusTopic:
         self._topic.ensure()
 
     def publish(self, records: Mapping[str, Json | None]) -> None:
-        """None: the key is taken from the topic."""
+        """None in place of a value removes the key from the topic."""
         self._topic.write(
             (key.encode(), None if value is None else json.dumps(value).encode())
             for key, value in records.items()
         )
 
     def read(self, prefix: str = "") -> dict[str, Json]:
-        """The newest value of every key that begins so; the topic must exist. Only new records are
-        fetched.
+        """The newest value of every key that begins with `prefix`; the topic must exist. Only new
+        records are fetched.
         """
         self._topic.read(self._take)
         found = self._found.items()

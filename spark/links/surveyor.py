@@ -32,7 +32,7 @@ DEAD_LETTER_CONFIGS = {"max.message.bytes": str(RECORD_BYTES_MAX), "retention.ms
 
 @dataclass(frozen=True, slots=True)
 class Surveyor:
-    """Of one query. Its questions raise KafkaException if a cluster does not answer."""
+    """One query's surveyor. Its questions raise KafkaException if a cluster does not answer."""
 
     config: ClustersConfig
     link: Link
@@ -49,7 +49,7 @@ class Surveyor:
         at_work: Collection[str] = (),
     ) -> Plan:
         """Compares both clusters' topics, and creates those that the target lacks. Topics that are
-        `followed` by now are asked for by name if the source does not list them. `at_work`: those
+        `followed` already are asked for by name if the source does not list them. `at_work`: topics
         that were copied since the last look.
         """
         messages = self.config.messages
@@ -104,7 +104,7 @@ class Surveyor:
         return Taking(bytes_max, configs.get("compression.type", "producer"))
 
     def _create_written(self, pipeline: Pipeline, partitions: int) -> None:
-        """Topics that the steps route to, quarantine among them."""
+        """Creates the topics that the steps route to, the quarantine topic among them."""
         names = self.target.cluster.topic_names()
         steps = tuple(entry.step for entry in pipeline.config.steps)
         written = {
@@ -123,7 +123,9 @@ class Surveyor:
     def _names(
         self, followed: Collection[str]
     ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """Of the topics that follow: logical names, names on the target, and those without one."""
+        """For the topics that follow: their logical names, their names on the target, and the
+        topics that have none.
+        """
         logical: dict[str, str] = {}
         targets: dict[str, str] = {}
         stopped: dict[str, str] = {}

@@ -1,9 +1,10 @@
-"""The target of a link: the present one, the switch to another, and the records left behind by it.
+"""The target of a link: the present one, the switch to another, and the records that the switch
+leaves behind.
 
 The old target may have records that it has not forwarded to the rest of its subtree. Without
-`rewind` they arrive there when the old target is back, behind newer ones. With `rewind` the link
+`rewind` they arrive there when the old target is back, after newer ones. With `rewind` the link
 copies again from the first record that the new target lacks: nothing waits for the old target, and
-records that it still forwards when it is back arrive twice.
+records that the old target still forwards when it is back arrive twice.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ log = structlog.get_logger("keyway.links")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a link stands. `positions`: of topics that the source has. `followed`: those of them
-    that follow to the target, which are compared and created there. `left_out`: any other topic
-    that the link knows, with the reason.
+    """Where a link stands. `positions`: of topics that the source has. `followed`: the topics among
+    them that follow to the target, which are compared and created there. `left_out`: all other
+    topics that the link knows, with the reason.
     """
 
     positions: dict[Place, Position]
@@ -84,8 +85,9 @@ def choose_target(
 
 
 def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport) -> Standing:
-    """At its present target, or as last reported if that is away. A topic that was deleted on the
-    source since is left out: nobody can copy it, or take its positions.
+    """Where the link stands at its present target, or as it last reported if that target is away. A
+    topic that has been deleted on the source is left out: nobody can copy it, or take its
+    positions.
     """
     reported = {
         place: Position(offset, topic_id)
@@ -163,7 +165,9 @@ def create_missing(
     target: KafkaSide,
     topics: Iterable[str],
 ) -> None:
-    """Kafka takes positions only for topics that exist."""
+    """Creates the topics that the new target lacks: Kafka takes positions only for topics that
+    exist.
+    """
     if not config.messages.create_topics:
         return
     names = {topic: topic_on_target(config, link, topic) for topic in topics}
@@ -182,8 +186,8 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 def on_target(
     config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Place, Position]
 ) -> dict[Place, Position]:
-    """The same positions by the target's topic names, of the partitions that it has; without those
-    that this switch has set before.
+    """The same positions by the target's topic names, for the partitions that the target has.
+    Positions that this switch has set before are left out.
     """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
     there = target.identities(sorted({name for name in names.values() if name is not None}))
@@ -223,9 +227,9 @@ def require_generation(committed: Iterable[Position], report: LinkReport, link: 
 
 
 def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int) -> None:
-    """Fences the tasks that still write to a target that the link leaves, if it answers. Without
-    that a batch in flight, or a process that was frozen, would write there what the link copies to
-    the new target, too.
+    """Fences the tasks that still write to a target that the link leaves, if that target answers.
+    Otherwise a batch in flight, or a process that was frozen, would write there what the link also
+    copies to the new target.
     """
     old = KafkaSide(config.cluster(link.target))
     if not old.answers():

@@ -1,5 +1,5 @@
-"""`keyway distribute switch`: it shows the window that the old target has not forwarded, and leaves
-the order in the status topic, where the running link, or the next run, finds it.
+"""`keyway distribute switch` shows the records that the old target has not forwarded, and leaves
+the order in the status topic. The running link, or its next run, finds it there.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def ask_for_switch(
 
 
 def switch_text(shown: Json) -> str:
-    """For people."""
+    """The same as text, for people."""
     lines = [f"{shown['link']}: from {shown['from'] or 'no target'} to {shown['to']}"]
     lines += [
         f"  {row['topic']}-{row['partition']}: {row['records']} records, from offset"

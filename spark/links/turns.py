@@ -1,8 +1,9 @@
-"""The links of one process, each while it has the lease of that link: a second process of a link
-stands by, and goes on when the first one ends.
+"""The links of one process, each for as long as it has the lease of that link. A second process of
+a link stands by, and goes on when the first one ends.
 
-The lease is a consumer group on the link's source, beside its status topic. What a process that has
-lost it still writes is fenced by Kafka's transactions, at an old target by spark/links/fence.py.
+The lease is a consumer group on the link's source, beside its status topic. What a process still
+writes after it has lost the lease is fenced by Kafka's transactions, and at an old target by
+spark/links/fence.py.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _POLL_S = 0.5
 
 
 class LinkTurns:
-    """One link of this process: `report` is that of the present or last turn."""
+    """One link of this process. `report` is that of the present turn, or of the last one."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class LinkTurns:
         return self._next.report
 
     def run(self) -> None:
-        """Until `stop` is set. Raises what ends a link."""
+        """Works until `stop` is set. Raises what ends a link."""
         looked_s, told = -STANDBY_LOOKS_EVERY_S, False
         try:
             while not self._stop.is_set():
@@ -86,12 +87,12 @@ class LinkTurns:
             self._lease.release()
 
     def _others(self) -> bool:
-        """Besides this one, once it has joined."""
+        """The processes besides this one, once it has joined."""
         return len(self._lease.members()) > 1
 
     def _turn(self) -> None:
-        """Until `stop` is set or the lease is lost; a later turn begins with a new run, which reads
-        all anew.
+        """Works until `stop` is set or the lease is lost. A later turn begins with a new run, which
+        reads everything anew.
         """
         link, failed = self._next, list[BaseException]()
 
@@ -128,7 +129,9 @@ class LinkTurns:
         )
 
     def _status_topic(self) -> None:
-        """The lease is a partition of it, so it must exist; a source that is away is waited for."""
+        """Waits for the source's status topic: the lease is a partition of it, so it must exist,
+        and a source that is away is waited for.
+        """
         backoff = Backoff(RETRY_S, RETRY_S_MAX)
         while not self._stop.is_set():
             try:
@@ -151,9 +154,9 @@ def run_links(
     from_start: bool = False,
     identities: Identities | None = None,
 ) -> None:
-    """All links of a cluster, or that of one level, until `stop` is set. `from_start`: topics of
-    which the target has copies, but no position, are copied again. Raises TreeError if there
-    is none, ConfigError, PipelineError, and the errors that end a link.
+    """Runs all links of a cluster, or that of one level, until `stop` is set. With `from_start`,
+    topics of which the target has copies but no position are copied again. Raises TreeError if
+    there is no such link, ConfigError, PipelineError, and the errors that end a link.
     """
     identities = identities or Identities(config)
     tree = config.checked_tree()

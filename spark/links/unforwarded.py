@@ -80,7 +80,7 @@ def subtree_now(
 
 
 def _ends(side: KafkaSide, logical: set[str]) -> dict[Place, int]:
-    """By logical topic; of those that exist there."""
+    """The ends of the logs, by logical topic, for the topics that exist there."""
     names = side.cluster.topic_names()
     here = {names.back(topic): topic for topic in sorted(logical)}
     known = {back: topic for back, topic in here.items() if not isinstance(back, Unfit)}
@@ -100,7 +100,7 @@ def compare_into(
     seals: Seals,
     step: Step = no_step,
 ) -> None:
-    """Fills `windows`, a partition after the other. Raises KafkaException if a cluster does not
+    """Fills `windows`, one partition after the other. Raises KafkaException if a cluster does not
     answer.
     """
     for (topic, partition), position in positions.items():

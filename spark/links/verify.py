@@ -161,7 +161,7 @@ def records_of(
 
 
 def _by_origin(records: DataFrame) -> DataFrame:
-    """A row per origin: how often each side has it, and its content there."""
+    """A row for each origin: how often each side has it, and its content there."""
     here = {side: F.col("side") == side for side in ("first", "second")}
     return records.groupBy("origin").agg(
         *(F.count_if(on_side).alias(f"of_{side}") for side, on_side in here.items()),
@@ -173,20 +173,20 @@ def _by_origin(records: DataFrame) -> DataFrame:
 
 
 def _out_of_order(records: DataFrame) -> DataFrame:
-    """Those that stand behind a later record of the same origin cluster and partition."""
+    """The records that stand behind a later record of the same origin cluster and partition."""
     log = Window.partitionBy("side", "cluster", "origin_partition", "partition").orderBy("offset")
     latest = F.max("origin_offset").over(log.rowsBetween(Window.unboundedPreceding, -1))
     return records.withColumn("latest", latest).filter("origin_offset < latest")
 
 
 def _listed(records: DataFrame, count: int) -> Json:
-    """The count, and the origins of the first of them."""
+    """The count, and the first origins."""
     few = records.select("origin").limit(EXAMPLES_MAX).collect() if count else []
     return {"count": count, "examples": [row["origin"] for row in few]}
 
 
 def comparison_text(found: Json) -> str:
-    """For people."""
+    """The comparison as text, for people."""
     lines = []
     for name, side in found["clusters"].items():
         lines.append(f"{name}: {side['records']} records of {found['topic']}")

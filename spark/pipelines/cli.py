@@ -129,7 +129,7 @@ def _end(error: Exception) -> NoReturn:
 
 
 def _progress() -> Callable[[Counts], None]:
-    """Says on stderr how far it is, every two seconds at most."""
+    """Says on stderr how far the run is, every two seconds at most."""
     said_s = -PROGRESS_S  # the first batch is told at once
 
     def changed(counts: Counts) -> None:

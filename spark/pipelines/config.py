@@ -112,8 +112,9 @@ class _Place(Section):
 
 
 class Source(_Place):
-    """`start`: where a pipeline begins that has no position yet. `records_per_batch_max`: of all
-    partitions; the batch under way at the end of a run is done again by the next run.
+    """`start`: where a pipeline begins that has no position yet. `records_per_batch_max`: for all
+    partitions together; the batch that is under way at the end of a run is done again by the next
+    run.
     """
 
     topic: Topic
@@ -176,7 +177,7 @@ class PipelineConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A file that was read and found right."""
+    """A file that was read and found to be right."""
 
     path: FilePath
     config: PipelineConfig
@@ -200,7 +201,7 @@ class Pipeline:
 
 
 def load_pipeline(path: FilePath) -> Pipeline:
-    """Keys and passwords come from the environment. Raises PipelineError."""
+    """Reads the file; keys and passwords come from the environment. Raises PipelineError."""
     lines = _read(path)
     if not isinstance(lines.value, dict):
         raise PipelineError(path, [Fault(1, "a mapping is expected at the top")])
@@ -248,7 +249,7 @@ _WORDS = {  # pydantic's speak of Python
 
 
 def _faults(error: ValidationError, lines: LinedYaml) -> Iterator[Fault]:
-    """Never with the value that is wrong: it may be a secret."""
+    """The faults, without the wrong values, which may be secrets."""
     faults = error.errors(include_input=False, include_url=False)
     places = {tuple(fault["loc"]) for fault in faults}
     told: set[tuple[str, ...]] = set()
@@ -271,7 +272,9 @@ _BRANCHES = {"str": "a text, a number, true, false or null", "int": "a number"}
 
 
 def _written(location: Location, lines: LinedYaml) -> tuple[str, ...]:
-    """Without the names that pydantic gives to branches of a union; steps counted from 1."""
+    """The place without the names that pydantic gives to branches of a union, and with steps
+    counted from 1.
+    """
     value: object = lines.value
     words: list[str] = []
     for part in location:
@@ -341,7 +344,7 @@ def _registry(section: Registry) -> RegistrySettings:
 
 
 def location_of_path(pipeline: Pipeline, index: int, path: Path) -> list[str | int]:
-    """Where in the file a step names that path; the step itself if it names none."""
+    """Where in the file a step names that path, or the step itself if it names none."""
     entry = pipeline.config.steps[index]
     location: list[str | int] = ["steps", index, entry.kind]
     for name, given in pipeline.lines.value["steps"][index][entry.kind].items():

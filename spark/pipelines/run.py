@@ -61,7 +61,9 @@ class RunError(Exception):
 
 @dataclass(slots=True)
 class Counts:
-    """Records since the start. `again`: left out, for an earlier run had written them."""
+    """Records since the start. `again`: records that were left out because an earlier run had
+    written them.
+    """
 
     written: int = 0
     filtered: int = 0
@@ -79,8 +81,8 @@ class _Work:
 
 
 class PipelineRun:
-    """`changed` is called with the counts after each batch, `waits` with a fault before it is
-    tried again.
+    """Calls `changed` with the counts after each batch, and `waits` with a fault before it tries
+    again.
     """
 
     def __init__(
@@ -109,8 +111,8 @@ class PipelineRun:
         self._refused: RunError | None = None
 
     def run(self, *, once: bool) -> None:
-        """Until `stop` is set; `once`: until the records are done that are there now. A cluster or
-        registry that is away is tried again; after half a minute without progress that ends the
+        """Works until `stop` is set; with `once`, until all records that are there now are done. A
+        cluster or registry that is away is tried again; half a minute without progress ends the
         run. Raises RunError, KafkaException, StreamingQueryException.
         """
         backoff = Backoff(RETRY_S, RETRY_S_MAX)
@@ -129,7 +131,7 @@ class PipelineRun:
                 self._stop.wait(wait_s)
 
     def _round(self, *, once: bool) -> bool:
-        """One query, from its start to its end. True if all is done."""
+        """One query, from its start to its end. Returns True if everything is done."""
         self._prepare_topics()
         work = self._work()
         with tempfile.TemporaryDirectory(
@@ -236,8 +238,9 @@ class PipelineRun:
         return writer.trigger(processingTime=f"{TRIGGER_MS} milliseconds").start()
 
     def _watch(self, query: StreamingQuery, work: _Work) -> bool:
-        """Until the query ended or is to be stopped; True if the source topic is another or has
-        more partitions now."""
+        """Returns when the query has ended or must be stopped; True if the source topic is another
+        one or has more partitions now.
+        """
         looked_s = monotonic()
         while not self._stop.wait(0.1):
             if not query.isActive:

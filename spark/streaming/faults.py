@@ -29,7 +29,7 @@ _WRAPPERS = frozenset(
 
 
 def cause(error: BaseException) -> str:
-    """Of a client, of Spark, or of anything else."""
+    """The cause of a failure of a client, of Spark, or of anything else."""
     if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
         return str(error.args[0].str())[:FAULT_CHARACTERS_MAX]
     lines = [
@@ -41,7 +41,7 @@ def cause(error: BaseException) -> str:
 
 
 def _told(line: str) -> str | None:
-    """What a line of a stack says happened; None if it says nothing or only wraps."""
+    """What a line of a stack trace says happened; None if it says nothing or only wraps another."""
     if kafka := _KAFKA_ERROR.search(line):
         return kafka[1]
     start = 0

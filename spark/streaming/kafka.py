@@ -78,7 +78,7 @@ class KafkaSide:
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """(topic id, number of partitions) of those that exist."""
+        """(topic id, number of partitions) of the topics that exist."""
         found = {}
         for name, answer in self.described(names).items():
             if not isinstance(answer, KafkaError):
@@ -88,7 +88,7 @@ class KafkaSide:
         return found
 
     def absent(self, names: Sequence[str]) -> set[str]:
-        """Those that do not exist: Kafka says so of each."""
+        """The topics that do not exist, because Kafka says so of each."""
         found = self.described(names).items()
         gone = KafkaError.UNKNOWN_TOPIC_OR_PART
         return {
@@ -98,8 +98,8 @@ class KafkaSide:
         }
 
     def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
-        """(topic id, number of partitions) of each, or Kafka's word that it does not exist or that
-        this identity may not describe it.
+        """(topic id, number of partitions) of each topic, or Kafka's answer that the topic does not
+        exist or that this user may not describe it.
         """
         found = described(self._admin, names, ANSWER_S)
         for answer in found.values():
@@ -108,7 +108,7 @@ class KafkaSide:
         return found
 
     def topics(self, names: Sequence[str], configs: Sequence[str] = ()) -> dict[str, Topic]:
-        """Those that exist, with the configs that are compared and `configs`."""
+        """The topics that exist, with the configs that are compared and `configs`."""
         known = self.identities(names)
         values = self.configs(list(known))
         return {
@@ -118,7 +118,7 @@ class KafkaSide:
         }
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """All of each topic that exists: librdkafka cannot ask for some."""
+        """All configs of each topic that exists: librdkafka cannot ask for some of them."""
         if not names:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -137,7 +137,7 @@ class KafkaSide:
         return found
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Does nothing if it exists by now."""
+        """Creates the topic, unless it exists by now."""
         new = NewTopic(name, partitions, config=dict(configs))
         try:
             answered(self._admin.create_topics([new], request_timeout=ANSWER_S)[name], ANSWER_S)
@@ -184,7 +184,7 @@ class KafkaSide:
         return found
 
     def positions(self, group: str, places: Iterable[Place]) -> dict[Place, Position]:
-        """Committed offsets of `group`, of the places that have one."""
+        """The committed offsets of `group`, for the places that have one."""
         wanted = [TopicPartition(*place) for place in places]
         if not wanted:
             return {}
@@ -201,7 +201,7 @@ class KafkaSide:
             return found
 
     def set_positions(self, group: str, positions: Mapping[Place, Position]) -> None:
-        """Commits them as they are, also backwards. The link must not run meanwhile."""
+        """Commits the positions as they are, also backwards. The link must not run meanwhile."""
         if not positions:
             return
         places = [
@@ -216,7 +216,7 @@ class KafkaSide:
 
     @contextmanager
     def consumer(self, group: str, **settings: object) -> Iterator[Consumer]:
-        """One that never subscribes."""
+        """A consumer that never subscribes."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
         consumer = self._consumer(group, named)
         try:
@@ -242,7 +242,7 @@ def _asked(consumer: Consumer, places: Sequence[Place], spec: int) -> dict[Place
 
 
 def chosen(values: Mapping[str, str], configs: Iterable[str]) -> dict[str, str]:
-    """Of a topic's configs those that are compared and `configs`."""
+    """The configs of a topic that are compared, and `configs`."""
     wanted = {*COMPARED_CONFIGS, *configs}
     return {name: value for name, value in values.items() if name in wanted}
 

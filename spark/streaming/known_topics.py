@@ -42,7 +42,7 @@ class KnownTopics:
         configs: Collection[str] = (),
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`configs`: names of those that are wanted, beside the ones that are compared."""
+        """`configs`: names of configs that are wanted besides those that are compared."""
         self.side = side
         self._wanted = configs
         self._clock = clock
@@ -51,14 +51,14 @@ class KnownTopics:
         self._configs: dict[str, _Configs] = {}
 
     def listed(self) -> Collection[str]:
-        """Names, as the cluster lists them now. One that is not listed may be there."""
+        """The names that the cluster lists now. A topic that is not listed may exist."""
         self._listed = self.side.listed()
         return self._listed.keys()
 
     def look(self, names: Sequence[str], at_work: Collection[str] = ()) -> dict[str, Topic]:
-        """Those of `names` that exist, behind a `listed`. The configs of topics `at_work` are asked
-        for each time, others once a minute: the answer of a broker is long. Where there are many,
-        they take turns.
+        """Those of `names` that exist; call `listed` before. The configs of topics `at_work` are
+        asked for each time, others once a minute, because a broker's answer is long. If there are
+        many, they take turns.
         """
         self._ask_identities(names)
         self._ask_configs(at_work)
@@ -99,6 +99,6 @@ class KnownTopics:
             self._configs[name] = _Configs(topic_id, chosen(values, self._wanted), self._clock())
 
     def _share(self, names: Iterable[str]) -> list[str]:
-        """Those of which the configs were asked for longest ago."""
+        """The topics whose configs were asked for longest ago."""
         known = self._configs.keys() & set(names)
         return sorted(known, key=lambda name: self._configs[name].asked_s)[:CONFIGS_AT_ONCE]

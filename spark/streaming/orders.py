@@ -71,8 +71,8 @@ class Taking:
     compression: str = "producer"
 
     def settings(self, *, careful: bool) -> Settings:
-        """`careful`: a record a batch, and compressed if nothing speaks against it, for so it may
-        have come to the source.
+        """`careful`: each record is a batch of its own, and is compressed unless something speaks
+        against it, because it may have come to the source compressed.
         """
         codec = self.compression if self.compression in CODECS else "none"
         if careful and self.compression == "producer":

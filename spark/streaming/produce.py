@@ -195,7 +195,7 @@ class _Task:
             yield from pieces_of(batch.slice(done), min(PIECE_BYTES, self.writer.pace.bytes_max))
 
     def _add(self, transaction: _Open, piece: pyarrow.RecordBatch) -> bool:
-        """Whether that filled the transaction, which is committed then."""
+        """Whether the record filled the transaction, which is committed then."""
         if not transaction.pieces:
             transaction.began_s = monotonic()
             self.writer.begin()

@@ -13,7 +13,7 @@ from keyway.clusters.core.copies import COPY_HEADER, ORIGIN_AT
 
 
 def pieces_of(batch: pyarrow.RecordBatch, bytes_max: int) -> Iterator[pyarrow.RecordBatch]:
-    """Of about that size, if its records are of one size; at least a record each."""
+    """Pieces of about that size if the records are of one size; each has at least one record."""
     rows = max(1, batch.num_rows * bytes_max // max(1, batch.nbytes))
     for at in range(0, batch.num_rows, rows):
         yield batch.slice(at, rows)

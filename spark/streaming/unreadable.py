@@ -21,7 +21,7 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // 1_000
 
 
 def unreadable(side: KafkaSide, starts: Mapping[Place, int]) -> dict[Place, int]:
-    """The offset of the first such record from `starts` on, of the places that have one. Raises
+    """The offset of the first such record from `starts` on, for the places that have one. Raises
     KafkaException.
     """
     found: dict[Place, int] = {}
@@ -60,7 +60,7 @@ def told(partition: int, offset: int) -> str:
 def between(
     session: SparkSession, cluster: Cluster, starts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> DataFrame:
-    """The records of the places of `ends`, up to there."""
+    """The records of these places, up to `ends`."""
 
     def offsets(by_place: Mapping[Place, int]) -> str:
         found: dict[str, dict[str, int]] = {}

@@ -83,8 +83,8 @@ class Writer:
             raise KafkaException(self.failed)
 
     def flush(self, failed: Callable[[], bool] = lambda: False) -> None:
-        """All records are on the target, or one has failed, which `failed` may say, too. Raises
-        KafkaException.
+        """Returns when all records are on the target, or when one has failed, which `failed` may
+        say, too. Raises KafkaException.
         """
         end_s = monotonic() + self.timeout_s
         # Behind a record that failed nothing of a transaction is sent, and a flush waits in vain.
@@ -95,7 +95,7 @@ class Writer:
             raise KafkaException(self.failed)
 
     def commit(self, consumer: Consumer, place: TopicPartition) -> None:
-        """The records since `begin`, and the position behind them. Raises KafkaException."""
+        """Commits the records since `begin` and the position behind them. Raises KafkaException."""
         self.flush()
         if self.exactly_once:
             metadata = consumer.consumer_group_metadata()
@@ -109,7 +109,7 @@ class Writer:
         self.used_s = monotonic()
 
     def close(self) -> None:
-        """As far as it can be: the next writer of the id ends an open transaction."""
+        """Closes as far as it can: the next writer of the id ends a transaction that is open."""
         try:
             self.producer.purge()
             if self.exactly_once:
@@ -138,7 +138,7 @@ class Kept:
         return found
 
     def taken(self, settings: Settings, name: str, timeout_s: float) -> Writer | None:
-        """The writer that was left here; it is given back by `leave`, or closed."""
+        """The writer that was left here. It must be given back by `leave`, or closed."""
         found = self._writers.pop(_key(settings, name, timeout_s), None)
         return found if found is not None and monotonic() - found.used_s < KEPT_S else None
 

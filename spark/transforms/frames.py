@@ -66,7 +66,7 @@ def marked(frame: DataFrame, plan: Plan, *, destination: str = "topic") -> DataF
 def batch_function(
     plan: Plan, destination: str = "topic"
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The work of one task: the same rows in the same order."""
+    """The work of one task. It returns the same rows in the same order."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         engine = engine_of(plan)

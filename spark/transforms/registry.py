@@ -119,5 +119,5 @@ def _trust(ca_file: str) -> ssl.SSLContext:
 
 @lru_cache(maxsize=8)
 def registry_of(settings: RegistrySettings) -> Registry:
-    """One per process and registry: a connection that stays."""
+    """One registry client per process and registry, so that the connection stays."""
     return Registry(settings)

@@ -1,8 +1,9 @@
-"""How much goes into one transaction, and how many records into one batch: by what the target has
-taken so far. Pure: bytes and seconds are handed in.
+"""How many bytes go into one transaction, and how many records into one batch. Both follow what the
+target has taken so far. Pure: bytes and seconds are handed in.
 
-A transaction that lasts longer than its time-out is aborted by the broker, and would be so again at
-each try. So it ends after a part of that time, and its bytes follow the target's speed.
+A transaction that lasts longer than its time-out is aborted by the broker, and would be aborted
+again at each attempt. So it ends after a part of that time, and its bytes follow the target's
+speed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark.streaming.core.limits import (
 
 @dataclass(slots=True)
 class Pace:
-    """The transactions of one writer, one after the other."""
+    """The pace of one writer's transactions, one after the other."""
 
     timeout_s: float
     bytes_max: int = TRANSACTION_BYTES_FIRST
@@ -34,7 +35,9 @@ class Pace:
         return written_bytes >= self.bytes_max or seconds >= self._goal_s
 
     def committed(self, written_bytes: int, seconds: float) -> None:
-        """`seconds` with the commit. A transaction that was neither full nor slow says nothing."""
+        """`seconds` include the commit. A transaction that was neither full nor slow changes
+        nothing.
+        """
         if not self.full(2 * written_bytes, 2 * seconds):
             return
         possible = written_bytes * self._goal_s / max(seconds, 0.001)
@@ -56,8 +59,8 @@ class BatchSize:
         self.records = self.records_max
 
     def measured(self, records: int, written_bytes: int, seconds: float, *, cut: bool) -> bool:
-        """After a batch; `cut`: a task ended before its range did. Whether the next batch should be
-        so much larger or smaller that a new query is worth it.
+        """Takes in one batch; `cut`: a task ended before its range did. Returns whether the next
+        batch should be so much larger or smaller that a new query is worth it.
         """
         if not cut and 2 * records < self.records:
             return False

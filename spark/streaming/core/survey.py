@@ -45,7 +45,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """From the YAML's `messages`. `stop`: the topic stops with a reason; else it goes on."""
+    """The policy from the YAML's `messages`. `stop`: the topic stops with a reason; else it goes
+    on.
+    """
 
     create_topics: bool
     stop_on_gap: bool
@@ -59,7 +61,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """The source has got more partitions since the topic was first copied; so is the target to."""
+    """The source has had more partitions since the topic was first copied, and the target is to get
+    them too.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,8 @@ def start(
     log_ends: Mapping[int, int],
     policy: Policy,
 ) -> Copied | Stopped:
-    """Where a topic is taken up. `positions`: of partitions that were copied before; a new one
-    begins at its log start. `log_ends` must be younger than the positions.
+    """Where the copying of a topic goes on. `positions`: of partitions that were copied before; a
+    new partition begins at its log's start. `log_ends` must be younger than the positions.
     """
     recreated = [
         partition

@@ -48,7 +48,7 @@ class SchemaTree:
             record["fields"].remove(field)
 
     def retype(self, path: Path, new: Schema) -> None:
-        """Of a union only null stays beside `new`."""
+        """In a union, only null stays beside `new`."""
         for holder, key in list(self._uses(path)):
             old = holder[key]
             if isinstance(old, list):

@@ -99,7 +99,7 @@ class _Wire:
 
 
 class _Draft:
-    """A record on its way: parts are opened when a step first looks into them."""
+    """A record on its way. A part is opened when a step first looks into it."""
 
     __slots__ = ("_documents", "_engine", "_parts", "topic")
 
@@ -158,7 +158,7 @@ class Engine:
             return Outcome(self.plan.quarantine, key, value, Problem(index, str(error)))
 
     def _apply(self, index: int, step: Step, draft: _Draft) -> bool:
-        """False if the record is filtered out."""
+        """Returns False if the record is filtered out."""
         match step:
             case Mask() | Drop() | Timestamp():
                 for path in step.paths:
