@@ -118,6 +118,7 @@ class NodeRow(Row):
     """One of the nodes that share a Redis. `gone`: it was not heard of for 6 s; it is shown for an
     hour. `moving`: virtual brokers that it owns and is about to hand over; `placed`: those that an
     operator has moved to it. `drained`: by an operator, until it is undrained or restarted.
+    `adopted`: the lowest generation that its clients were served with Metadata; 0: none has asked.
     """
 
     node: str
@@ -128,6 +129,7 @@ class NodeRow(Row):
     heard_ms: int  # ago
     drained: bool = False
     placed: list[int] = Field(default_factory=list)
+    adopted: int | None = None  # null: it does not say so
 
 
 class NodeList(Row):

@@ -23,6 +23,7 @@ from gateway.admin.problems import answered, json_body, validated
 from gateway.admin.tokens import Tokens
 from gateway.core.routing.orders import OrderRefused, UnknownBroker, UnknownNode
 from gateway.routing.limits import SESSION_MS
+from gateway.routing.metrics import ADOPTED
 from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import NodeRow as SharedRow
 from gateway.routing.shared_table import RoutingUnavailable
@@ -111,7 +112,7 @@ def _list(owners: SharedOwners | None) -> NodeList:
 def _row(owners: SharedOwners, row: SharedRow) -> NodeRow:
     name, routing = row.node.id, owners.routing
     gone = row.alive_ms <= 0
-    admin = row.facts.get("admin")
+    admin, adopted = row.facts.get("admin"), row.facts.get(ADOPTED)
     return NodeRow(
         node=name,
         state="gone" if gone else "leaving" if row.node.leaving else "up",
@@ -121,4 +122,5 @@ def _row(owners: SharedOwners, row: SharedRow) -> NodeRow:
         heard_ms=max(0, SESSION_MS - row.alive_ms),
         drained=name in routing.drained,
         placed=sorted(broker for broker, at in routing.placed.items() if at == name),
+        adopted=adopted if isinstance(adopted, int) else None,
     )

@@ -18,7 +18,7 @@ export function frame(app, view, content) {
   const { phase } = app.live;
   const old = phase === "stale" || phase === "unreachable";
   return [
-    h("header", { class: "top" }, brand(), ways(view), state(app), loggedIn(app)),
+    h("header", { class: "top" }, brand(), ways(app, view), state(app), loggedIn(app)),
     old && banner(app),
     h(
       "main",
@@ -42,8 +42,9 @@ function brand() {
   );
 }
 
-function ways(view) {
-  const links = VIEWS.map(({ path, title }) =>
+function ways(app, view) {
+  const here = VIEWS.filter(({ path, shown }) => path === view.path || !shown || shown(app));
+  const links = here.map(({ path, title }) =>
     h(
       "li",
       null,

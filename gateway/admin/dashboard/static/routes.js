@@ -5,6 +5,7 @@ import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
 import { drawLinks } from "./views/links.js";
 import { drawLost } from "./views/lost.js";
+import { drawNodes, severalNodes } from "./views/nodes.js";
 import { drawOverview } from "./views/overview.js";
 import { drawTopics } from "./views/topics.js";
 
@@ -12,6 +13,7 @@ export const VIEWS = [
   { path: "/", title: "Overview", draw: drawOverview },
   { path: "/groups", title: "Groups", draw: drawGroups },
   { path: "/topics", title: "Topics", draw: drawTopics },
+  { path: "/nodes", title: "Nodes", draw: drawNodes, shown: severalNodes },
   { path: "/links", title: "Links", draw: drawLinks },
   { path: "/audit", title: "Audit", draw: drawAudit },
 ];

@@ -63,6 +63,11 @@ async function logOut(app) {
   app.refresh();
 }
 
+/** May the viewer give orders to nodes? The node also asks for all groups, and says so. */
+export function mayOrder(app) {
+  return !app.who?.role || app.who.role === "admin";
+}
+
 /** May the viewer change something? A node without tokens asks nobody. */
 export function mayAct(app) {
   return !app.who?.role || app.who.role !== "viewer";
