@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from gateway.admin.rest import RestParts, rest_app
 from gateway.admin.tokens import LoginSessions, Tokens
 from gateway.admin.value_decoder import ValueDecoder
 from gateway.config.admin import AdminSection, is_loopback
-from gateway.config.file import Config, ConfigSource
+from gateway.config.file import Config, ConfigError, ConfigSource
 from gateway.core.forwarding.api_counts import BOUNDS_MS
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.build import ListenRoom
@@ -48,7 +49,9 @@ def build(
     parts: Sequence[Part[Any]],
     now_ms: Callable[[], int],
 ) -> Part[Starlette]:
-    """`source`: of `config`; `parts`: those whose health and metrics are shown."""
+    """`source`: of `config`; `parts`: those whose health and metrics are shown. Raises
+    ConfigError.
+    """
     section = config.admin
     access = _access(section, now_ms)
     registry = CollectorRegistry()
@@ -59,8 +62,7 @@ def build(
                 rows.append(collector)
             else:
                 registry.register(collector)
-    shared = None if section.tls is not None else routing.shared  # HTTPS: it answers for itself
-    peers = None if shared is None else Peers(shared)
+    peers = None if routing.shared is None else Peers(routing.shared, _trust(section))
     rest = RestParts(
         server=listen.server,
         upstream=upstream.cluster,
@@ -105,6 +107,18 @@ def build(
         stop=rest.access.audit.write_rest,
         close=None if peers is None else peers.close,
     )
+
+
+def _trust(section: AdminSection) -> Callable[[], ssl.SSLContext]:
+    """In the certificates of other nodes. Raises ConfigError for a file that cannot be used."""
+    if section.nodes_ca_file is None:
+        return ssl.create_default_context
+    try:
+        known = ssl.create_default_context(cafile=str(section.nodes_ca_file))
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or "no PEM certificates"
+        raise ConfigError(f"admin.nodes_ca_file: {section.nodes_ca_file}: {reason}") from error
+    return lambda: known
 
 
 def traffic(listen: ListenRoom) -> TrafficRow:

@@ -3,7 +3,8 @@
 A node is asked at the address that it published in the shared Redis. Before a token goes there, it
 has to prove that it is the process that wrote this row, and that its own configuration has this
 token: it signs a random number and its incarnation with the token's hash. So no other program that
-listens at this address, and nobody who can only write into Redis, is ever sent a token. Neither
+listens at this address, and nobody who can only write into Redis, is ever sent a token.
+A node with `admin.tls` says so there, and has to show a certificate for that address, too. Neither
 proxies of the environment nor redirections are followed.
 """
 
@@ -13,7 +14,8 @@ import asyncio
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from starlette.requests import Request
 
 from gateway.admin.limits import PEER_ANSWER_BYTES_MAX, PEER_PROOFS_MAX, PEER_S_MAX, PEERS_MAX
 from gateway.admin.tokens import Token
+from gateway.routing.build import ADMIN_TLS
 from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import NodeRow
 
@@ -63,6 +66,7 @@ def question_of(request: Request, body: bytes = b"") -> Question:
 @dataclass(slots=True)
 class Peers:
     owners: SharedOwners
+    trust: Callable[[], ssl.SSLContext] = ssl.create_default_context  # of nodes with HTTPS
     _client: httpx.AsyncClient | None = None
     _proven: set[tuple[str, str, bytes]] = field(default_factory=set)
 
@@ -83,7 +87,8 @@ class Peers:
         seconds = question.seconds_max or PEER_S_MAX[question.method]
         try:
             async with asyncio.timeout(seconds):
-                address = f"http://{row.facts['admin']}"
+                scheme = "https" if row.facts.get(ADMIN_TLS) else "http"
+                address = f"{scheme}://{row.facts['admin']}"
                 await self._prove(row, address, token)
                 headers = {NODE_ONLY: name}
                 if token is not None:
@@ -131,7 +136,10 @@ class Peers:
 
         if self._client is None:
             self._client = httpx.AsyncClient(
-                trust_env=False, follow_redirects=False, timeout=max(PEER_S_MAX.values())
+                trust_env=False,
+                follow_redirects=False,
+                timeout=max(PEER_S_MAX.values()),
+                verify=self.trust(),
             )
         request = self._client.build_request(method, url, headers=headers, content=body)
         response = await self._client.send(request, stream=True)

@@ -80,6 +80,10 @@ class AdminSection(Section):
     """The tokens that REST accepts."""
     tls: ServerTls | None = None
     """TLS of REST, the dashboard and metrics. Without it: plain HTTP."""
+    nodes_ca_file: Path | None = None
+    """The authorities of other nodes' certificates, where several nodes have `tls`. Without it: the
+    system's. A certificate names the host at which the node is asked (docs/several-nodes.md).
+    """
     clusters_file: Path | None = None
     """The clusters' file, for the dashboard's links, `/v1/clusters`, `/v1/links`, `/v1/offsets` and
     `/v1/schemas`. Without it: 404.

@@ -18,7 +18,13 @@ from gateway.node.diagnosis import Finding, skipped
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_NODES_MAX
 from gateway.node.nodes_diagnosis import OtherNode, Ours, of_nodes
 from gateway.node.redis_state import configured
-from gateway.routing.build import CLOCK_OFF_MS, SETTINGS, agreed_settings, settings_digest
+from gateway.routing.build import (
+    ADMIN_TLS,
+    CLOCK_OFF_MS,
+    SETTINGS,
+    agreed_settings,
+    settings_digest,
+)
 from gateway.routing.shared_table import NodeRow, RoutingUnavailable, living_nodes
 
 _CLUSTER = "upstream cluster"
@@ -45,8 +51,7 @@ async def look_at_nodes(config: Config, cluster_id: str | None) -> list[Finding]
     if cluster_id is None:
         del agreed[_CLUSTER]
     ours = Ours(name, agreed, settings_digest(config), clock_off_s)
-    tls = config.admin.tls is not None
-    others = await asyncio.gather(*(_other(row, tls=tls) for row in rows[:DOCTOR_NODES_MAX]))
+    others = await asyncio.gather(*(_other(row) for row in rows[:DOCTOR_NODES_MAX]))
     return list(of_nodes(ours, others))
 
 
@@ -56,11 +61,11 @@ async def _clock_off_s(client: Redis) -> float:
     return seconds + microseconds / 1e6 - (began + time.time_ns()) / 2e9
 
 
-async def _other(row: NodeRow, *, tls: bool) -> OtherNode:
+async def _other(row: NodeRow) -> OtherNode:
     rest = str(row.facts.get("admin", ""))
     off_ms = row.facts.get(CLOCK_OFF_MS)
     silence, *found = await asyncio.gather(
-        _rest_silence(row.node.id, rest, tls=tls),
+        _rest_silence(row.node.id, rest, tls=bool(row.facts.get(ADMIN_TLS))),
         *(_closed(host, port) for host, port in _one_of_each_listener(row)),
     )
     return OtherNode(

@@ -35,6 +35,7 @@ log = structlog.get_logger("keyway.nodes")
 # Facts of a node that others read.
 SETTINGS = "groups"
 CLOCK_OFF_MS = "clock_off_ms"
+ADMIN_TLS = "admin_tls"
 
 _FORMAT = "3"  # of what nodes tell each other
 
@@ -60,7 +61,11 @@ def build(
             room=RoutingRoom(Alone(), None),
             start=lambda: _refuse_company(config, redis),
         )
-    facts = {"admin": _rest_address(config), SETTINGS: settings_digest(config)}
+    facts = {
+        "admin": _rest_address(config),
+        ADMIN_TLS: config.admin.tls is not None,
+        SETTINGS: settings_digest(config),
+    }
     adoption = Adoption()
     table = SharedTable(redis, secrets.token_hex(8), now_ms)
     owners = SharedOwners(

@@ -5,7 +5,6 @@ dies; from the page of the other one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
@@ -56,8 +55,7 @@ def test_nodes_are_shown_drained_and_missed(browser: Browser, nodes: Nodes) -> N
         expect(page.locator(".health")).to_contain_text("figures of nodes a, b")
         page.get_by_role("link", name="Nodes").click()
         expect(row(opened, "a")).to_contain_text("this one")
-        owned = {it: owner for it, owner in nodes.owners().items()}
-        for broker, owner in owned.items():
+        for broker, owner in nodes.owners().items():
             expect(row(opened, owner).get_by_role("cell").nth(1)).to_have_text(str(broker))
         for size in (PHONE, DESKTOP):
             page.set_viewport_size({"width": size[0], "height": size[1]})

@@ -8,14 +8,17 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.admin.tokens import sha256_of
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.nodes.site import Nodes
 from tests.integration.upstream.test_two_brokers import places_on
+from tests.rig.certificates import Authority
 from tests.rig.clients.share_members import ShareHost, consume_all
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic, produce
@@ -140,3 +143,34 @@ def test_a_node_that_is_frozen_is_named_and_the_rest_shown(nodes: Nodes) -> None
     log = a.log_text() + b.log_text()
     assert "Bearer" not in log
     assert "handler_failed" not in log
+
+
+def test_nodes_with_https_ask_each_other_if_they_trust_the_certificate(
+    kafka_pair: KafkaCluster, tmp_path: Path
+) -> None:
+    authority, stranger = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "stranger")
+    own = authority.issue("node")
+    trust = authority.trusting()
+
+    def overview(node: GatewayProcess) -> dict[str, Any]:
+        headers = {"Authorization": "Bearer root"}
+        answer = httpx.get(f"https://{node.admin}/v1/overview", headers=headers, verify=trust)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    for trusted, names, missing in (
+        (authority, ["a", "b"], []),
+        (stranger, ["a"], ["b"]),
+    ):
+        admin = {
+            "tokens": tokens(),
+            "tls": own.as_options(),
+            "nodes_ca_file": str(trusted.ca_file),
+        }
+        both = Nodes(tmp_path / "-".join(["nodes", *names]), kafka_pair, "ab", admin=admin)
+        with both.running("ab"):
+            found = overview(both.nodes["a"])
+            assert found["nodes"] == names
+            assert [it["node"] for it in found["unanswered"]] == missing
+            if missing:
+                assert "certificate verify failed" in found["unanswered"][0]["reason"]
