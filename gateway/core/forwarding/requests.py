@@ -166,7 +166,7 @@ class Requests:
     def feed(self, data: bytes, effects: list[Effect], now_ns: int = 0) -> None:
         """`now_ns`: a clock that never goes back; 0: requests are not timed. Raises Stop."""
         self._now_ns = now_ns
-        if self._stands_still():
+        if self._left == 0 and self._stands_still():  # what has begun goes on
             self._waiting.append(data)
             return
         chunk = Chunk(self._head + data if self._head else data, effects, side=Side.CLIENT)
