@@ -42,7 +42,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_response_header
 from gateway.core.wire.schema import Message
 from gateway.listen.authentication import Authentication, SessionEnd
-from gateway.listen.limits import UPSTREAM_LOGIN_S
+from gateway.listen.limits import RENEWAL_S, UPSTREAM_LOGIN_S
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.frames import Frames, LongAnswers
 from gateway.upstream.limits import REAUTHENTICATE_AT
@@ -342,7 +342,7 @@ class ClientLogin:
         assert self.identity is not None
         try:
             sasl = self.authentication.at_upstream(self.identity)
-            async with asyncio.timeout(UPSTREAM_LOGIN_S), self._connection.alone() as asked:
+            async with asyncio.timeout(RENEWAL_S), self._connection.alone() as asked:
                 lifetime_ms = await authenticate(asked, self._versions, "upstream", sasl)
         except (UpstreamError, ConfigError, TimeoutError) as error:
             if not self._closed:

@@ -67,6 +67,9 @@ PASSWORDS_HASHED_AT_ONCE = 2  # each is a thread for milliseconds; the event loo
 LOGIN_FILES_LOOK_S = 1.0  # a change is used after two looks, so within 2 s
 SESSION_END_S = 5.0  # for answers that are under way when a session is over
 UPSTREAM_LOGIN_S = 10.0  # TCP, TLS and SASL of an identity together, as the gateway's own
+# The same of a session's renewal: it waits for what the client asked before it, such as a JoinGroup
+# that upstream holds until the last member has come (max.poll.interval.ms, 5 minutes).
+RENEWAL_S = 600.0
 # Of the issuer's public keys: an hour's outage of the issuer shuts nobody out.
 KEY_SET_S = 300.0  # between two looks
 KEY_SET_SOON_S = 10.0  # the same for a key that is not known

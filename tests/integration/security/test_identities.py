@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
+from tests.rig.clients.kafka_tools import TOPICS, KafkaTools
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.identified_node import (
     CLIENTS,
     WITHOUT_IDENTITY,
@@ -26,12 +31,14 @@ from tests.rig.patience import patient_s
 pytestmark = pytest.mark.integration
 
 WAYS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "CERTIFICATE")
-REAUTHENTICATED_S = 6.0  # upstream asks for it after 4 s
+SESSION_MS = 3_000  # clients with SASL authenticate again (KIP-368) ...
+REAUTHENTICATED_S = 6.0  # ... and upstream asks for the same after 4 s
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentifiedNode]:
-    with identified_node(tmp_path_factory.mktemp("identities")) as node:
+    directory = tmp_path_factory.mktemp("identities")
+    with identified_node(directory, session_lifetime_ms=SESSION_MS) as node:
         yield node
 
 
@@ -148,6 +155,79 @@ def test_others_are_told_that_they_are_not_let_in(
         assert time.monotonic() < deadline, errors
         admin.poll(0.1)
     assert "Authentication failed" in said[0]
+
+
+def test_share_groups_obey_the_acls_of_the_identity(
+    node: IdentifiedNode, fresh_name: Callable[[str], str]
+) -> None:
+    mark = fresh_name("shared").encode()
+    assert produced(librdkafka(node, "SCRAM-SHA-512", "bert"), "bert", [mark]) == [""]
+
+    def member(client: str, group: str) -> ShareConsumer:
+        made = ShareConsumer({**librdkafka(node, "SCRAM-SHA-512", client), "group.id": group})
+        made.subscribe(["bert"])
+        return made
+
+    stranger, owner = member("anna", "bert"), member("bert", "bert")
+    got: list[bytes | None] = []
+    deadline = time.monotonic() + patient_s(60)
+    while mark not in got:
+        assert time.monotonic() < deadline, (got, node.gateway.log_tail())
+        got += [it.value() for it in owner.poll(0.5) if it.error() is None]
+        with suppress(KafkaException):  # she may not read the group
+            assert all(it.error() is not None for it in stranger.poll(0.1))
+    for each in (stranger, owner):
+        with suppress(KafkaException):
+            each.close()
+
+
+def javas(node: IdentifiedNode, directory: Path, way: str, client: str) -> tuple[str, Path]:
+    """A bootstrap address, and the properties of a client of Java's."""
+    if way == "CERTIFICATE":
+        shown, store = node.certificates[client], directory / f"{client}.pem"
+        store.write_text(shown.key_file.read_text() + shown.cert_file.read_text())
+        servers, lines = node.mutual, ["security.protocol=SSL"]
+        lines += ["ssl.truststore.type=PEM", "ssl.keystore.type=PEM"]
+        lines += [f"ssl.truststore.location={node.authority.ca_file}"]
+        lines += [f"ssl.keystore.location={store}"]
+    else:
+        kind = "plain.Plain" if way == "PLAIN" else "scram.Scram"
+        login = f'username="{client}" password="{gate_password(client)}"'
+        module = f"org.apache.kafka.common.security.{kind}LoginModule"
+        servers, lines = node.sasl, ["security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={way}"]
+        lines += [f"sasl.jaas.config={module} required {login};"]
+    properties = directory / f"{client}-{way}.properties"
+    properties.write_text("\n".join(lines) + "\n")
+    return servers, properties
+
+
+@pytest.mark.parametrize("way", ["CERTIFICATE", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_javas_tools(
+    node: IdentifiedNode, kafka_tools: KafkaTools, tmp_path: Path, way: str
+) -> None:
+    for client, other in zip(CLIENTS, reversed(CLIENTS), strict=True):
+        servers, properties = javas(node, tmp_path, way, client)
+        said = kafka_tools.run(TOPICS, servers, "--command-config", str(properties), "--list")
+        assert (client in said.split(), other in said.split()) == (True, False), said
+
+
+def test_a_session_without_another_login_ends(node: IdentifiedNode) -> None:
+    with WireClient(node.sasl) as line:
+        assert line.call(17, 1, {"Mechanism": "PLAIN"})["ErrorCode"] == 0
+        login = b"\0anna\0" + gate_password("anna").encode()
+        answer = line.call(36, 2, {"AuthBytes": login})
+        assert (answer["ErrorCode"], answer["SessionLifetimeMs"]) == (0, SESSION_MS)
+        assert not line.closed_within(SESSION_MS / 2_000)
+        assert line.closed_within(patient_s(10))
+
+
+def test_limits_see_the_client_and_not_its_identity(node: IdentifiedNode) -> None:
+    producer = Producer(librdkafka(node, "CERTIFICATE", "anna"))
+    producer.list_topics(timeout=patient_s(30))
+    shown = httpx.get(f"http://{node.gateway.admin}/v1/connections").json()["connections"]
+    principals = {it["principal"] for it in shown}
+    assert "CN=anna,OU=shop,C=DE" in principals
+    assert not principals & {kafka_user(client) for client in CLIENTS}
 
 
 def test_aiokafka(node: IdentifiedNode) -> None:
