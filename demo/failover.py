@@ -26,7 +26,7 @@ from rich.table import Table
 from demo.failover_groups import Group, Processed
 from demo.failover_member import ALL
 from demo.flights import PARTITIONS, Flight, create_topic, read_flights
-from demo.run import Ports, ports_from_environment, run_story, start_gateway, step
+from demo.run import Ports, conclude, ports_from_environment, run_story, start_gateway, step
 from demo.scene import Scene, stay
 from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
@@ -146,12 +146,7 @@ def _story(
             group.wait_for_all(range(len(flights)), WAIT_S_MAX)
             group.stop()
     passed = _show(console, groups, left, plans, unknown, len(flights))
-    console.print(
-        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
-        f" Logs and clusters.yaml: {where}",
-        style="green" if passed else "red",
-        soft_wrap=True,
-    )
+    conclude(console, passed, started, f"Logs and clusters.yaml: {where}")
     if keep:
         _stay(console, running, sides, groups[0], flights)
     return 0 if passed else 1

@@ -187,7 +187,8 @@ def _story(
     console.print(f"flights per carrier, {equal} the data set:")
     console.print(_carriers(by_spark, expected))
     passed = report.passed and whole and bool(outcome.killed) and by_spark == expected
-    _conclude(console, passed, time.monotonic() - started, where)
+    conclude(console, passed, started, f"The consumers' logs and keyway.yaml: {where}")
+    _tell_if_interpreted(console)
     if keep:
         places = f"{ports.places}, Kafka itself 127.0.0.1:{ports.kafka}"
         stay(
@@ -199,19 +200,23 @@ def _story(
     return 0 if passed else 1
 
 
-def _conclude(console: Console, passed: bool, seconds: float, where: Path) -> None:
-    console.print(
-        f"{'All checks held' if passed else 'A CHECK FAILED'}, {seconds:.0f} s."
-        f" The consumers' logs and keyway.yaml: {where}",
-        style="green" if passed else "red",
-        soft_wrap=True,
-    )
+def _tell_if_interpreted(console: Console) -> None:
     if not all(compiled.compiled_modules().values()):
         console.print(
             "Nothing was compiled for it. `make compile` takes a minute and a half of CPU, and the"
             " next run is faster.",
             soft_wrap=True,
         )
+
+
+def conclude(console: Console, passed: bool, started_s: float, files: str) -> None:
+    """Prints a demo's last line. `files` says where its logs and settings are."""
+    seconds = time.monotonic() - started_s
+    console.print(
+        f"{'All checks held' if passed else 'A CHECK FAILED'}, {seconds:.0f} s. {files}",
+        style="green" if passed else "red",
+        soft_wrap=True,
+    )
 
 
 def start_gateway(

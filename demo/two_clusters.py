@@ -26,6 +26,7 @@ from demo.flights import PARTITIONS, Flight, create_topic, load, read_flights, r
 from demo.run import (
     LATE_GROUP,
     Ports,
+    conclude,
     ports_from_environment,
     progress,
     run_story,
@@ -98,12 +99,7 @@ def _story(
         verdict = json.loads(_keyway("verify", str(config), "east", "west", TOPIC, "-o", "json"))
     values = [json.loads(value) for value in read_values(kafkas["west"].bootstrap_servers, TOPIC)]
     passed = _show(console, flights, values, verdict, copied_s)
-    console.print(
-        f"{'All checks held' if passed else 'A CHECK FAILED'}, {time.monotonic() - started:.0f} s."
-        f" Logs, clusters.yaml and pipeline.yaml: {where}",
-        style="green" if passed else "red",
-        soft_wrap=True,
-    )
+    conclude(console, passed, started, f"Logs, clusters.yaml and pipeline.yaml: {where}")
     if keep:
         _start_link(running, config)
         places = "; ".join(f"{name}: {ports.places}" for name, ports in sides.items())
