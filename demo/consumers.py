@@ -1,7 +1,8 @@
-"""Three stock share consumers as child processes, one of them killed on the way.
+"""Three stock share consumers as child processes, one of which is killed on the way.
 
-It is frozen (SIGSTOP) a moment before it is killed (SIGKILL): records that reach it then are surely
-delivered and surely unacknowledged, so every run shows records of a dead consumer coming back.
+That consumer is frozen (SIGSTOP) a moment before it is killed (SIGKILL). Records that reach it in
+between are surely delivered and surely unacknowledged, so every run shows records of a dead
+consumer coming back.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RunningConsumer:
     read_to: int = 0  # bytes of the log that are parsed
 
     def read_on(self) -> list[Delivery]:
-        """The whole lines since last time."""
+        """The whole lines since the last call."""
         if not self.log.exists():
             return []
         with self.log.open("rb") as lines:
@@ -109,7 +110,7 @@ def follow(
     check: Callable[[], None],
     load_rest: Callable[[], None],
 ) -> str:
-    """Until every record is in a log, or nothing moves any more; returns the killed one."""
+    """Returns the killed consumer when every record is in a log, or when nothing moves any more."""
     victim: RunningConsumer | None = None
     frozen_at = 0.0
     killed = ""

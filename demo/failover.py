@@ -1,9 +1,9 @@
 """`make demo-failover`: a cluster dies without warning, and two groups go on on the other one.
 
-Real flights on `east`, copied to `west` by links; `keyway offsets run` for both clusters. A stock
-consumer group and a Key-Shared group work on east, until east is killed. Both go on on west, which
-gets flights of its own meanwhile, and then back on east. The records delivered to each group are
-compared with the records produced. Everything started here is ended here.
+Links copy real flights from `east` to `west`, and `keyway offsets run` works for both clusters. A
+stock consumer group and a Key-Shared group work on east until east is killed. Both go on on west,
+which gets flights of its own meanwhile, and then back on east. The records delivered to each group
+are compared with the records produced. The demo ends everything that it has started.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Side:
             self.children[service] = child
 
     def kill(self) -> None:
-        """Without warning: the broker, the link and the offsets service."""
+        """Kills the broker, the link and the offsets service without warning."""
         self.kafka.brokers[0].kill()
         for child in self.children.values():
             kill_child(child)
@@ -159,7 +159,9 @@ def _stay(
     stock: Group,
     flights: list[Flight],
 ) -> None:
-    """The Key-Shared group gets members as of other demos; the stock one goes on as it was."""
+    """The Key-Shared group gets the members that the other demos have; the stock group goes on as
+    before.
+    """
     east = sides["east"]
     stock.start("kept", east.front, TOPIC)
     places = "; ".join(f"{side.name}: {side.ports.places}" for side in sides.values())
@@ -172,7 +174,7 @@ def _stay(
 def _work_on_east(
     config: ClustersConfig, sides: dict[str, Side], groups: list[Group], flights: int
 ) -> None:
-    """Until both groups are in the midst of their work, and west knows of some of it."""
+    """Returns when both groups are in the midst of their work, and west knows of some of it."""
     for group in groups:
         group.allow(flights // 4)
         group.start("east", sides["east"].front, TOPIC)
@@ -215,13 +217,13 @@ def _write_config(where: Path, sides: dict[str, Side]) -> Path:
 
 
 def _three_parts(flights: list[Flight]) -> tuple[list[Flight], list[Flight], list[Flight]]:
-    """Most of them before the failure, some during and some after it."""
+    """Most flights come before the failure, some during it and some after it."""
     one, two = len(flights) * 7 // 10, len(flights) * 9 // 10
     return flights[:one], flights[one:two], flights[two:]
 
 
 def _produce(front: str, flights: list[Flight], number: int) -> None:
-    """Each with its number in a header: a copy on another cluster has other offsets."""
+    """Each flight has its number in a header: a copy on another cluster has another offset."""
     producer = Producer(
         {
             "bootstrap.servers": front,
@@ -242,7 +244,7 @@ def _produce(front: str, flights: list[Flight], number: int) -> None:
 
 
 def _wait_for_records(side: Side, count: int) -> None:
-    """Until this many flights can be read there; transactions leave markers between them."""
+    """Returns when this many flights can be read there. Transactions leave markers between them."""
     consumer = Consumer(
         {
             "bootstrap.servers": side.front,
@@ -270,7 +272,7 @@ def _wait_for_records(side: Side, count: int) -> None:
 
 
 def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
-    """The newest entries from elsewhere, by group and partition, as a cluster's topic has them."""
+    """The newest entries from elsewhere, by group and partition, as its topic has them."""
     client = ClusterClient(config.cluster(on))
     board = BoardTopic(client)
     found: dict[str, dict[int, Entry]] = {STOCK: {}, SHARED: {}}
@@ -286,7 +288,9 @@ def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
 
 
 def _wait_for_told(config: ClustersConfig, side: Side, groups: list[Group]) -> None:
-    """Until `side` knows of all that the groups have done so far; they do nothing meanwhile."""
+    """Returns when `side` knows everything that the groups have done so far. They do nothing
+    meanwhile.
+    """
 
     def there() -> bool:
         found = _entries(config, side.name)
@@ -296,7 +300,9 @@ def _wait_for_told(config: ClustersConfig, side: Side, groups: list[Group]) -> N
 
 
 def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
-    """Until the groups stand on `side` at the end of all they have done elsewhere."""
+    """Returns when the groups' positions on `side` are at the end of everything they have done
+    elsewhere.
+    """
     client = ClusterClient(config.cluster(side.name))
     ends = client.ends([(TOPIC, partition) for partition in range(PARTITIONS)])
 
@@ -312,7 +318,7 @@ def _wait_for_positions(config: ClustersConfig, side: Side) -> None:
 
 
 def _plan(config: Path, group: str, to: str) -> int:
-    """Records that come again, as `keyway offsets plan` says."""
+    """How many records come again, as `keyway offsets plan` says."""
     command = [sys.executable, "-m", "gateway.cli", "offsets", "plan", str(config), group]
     ended = subprocess.run(
         [*command, "--to", to, "-o", "json"], capture_output=True, text=True, timeout=WAIT_S_MAX
@@ -324,7 +330,7 @@ def _plan(config: Path, group: str, to: str) -> int:
 
 
 def _not_known(processed: list[Processed], entries: dict[int, Entry]) -> int:
-    """Records that the group had worked on when east died, and that no commit had told west of."""
+    """How many records the group had done when east died without a commit that west knew of."""
     count = 0
     for record in processed:
         entry = entries.get(record.partition)
@@ -345,7 +351,7 @@ def _show(
     unknown: dict[str, int],
     flights: int,
 ) -> bool:
-    """Prints the verdict; whether it is the one that was promised."""
+    """Prints the verdict. Returns whether it is the promised one."""
     table = Table("", *(group.name for group in groups))
     rows: dict[str, list[int]] = {
         "flights": [flights] * len(groups),

@@ -1,9 +1,9 @@
-"""The two groups of the fail-over demo: a stock consumer group and a Key-Shared group, one member
-each, that tell of every record they process.
+"""The two groups of the fail-over demo: a stock consumer group and a Key-Shared group. Each has one
+member, which reports every record it processes.
 
-A member is a process of its own (failover_member.py), so that it can die with its cluster: one that
-went on trying would commit an old position once the cluster is back, later than the commits of the
-group elsewhere.
+A member is a process of its own (failover_member.py), so that it can die with its cluster. A member
+that went on trying would commit an old position once the cluster is back, later than the commits of
+the group elsewhere.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Group:
     _failure: str = ""
 
     def allow(self, records: int) -> None:
-        """In all, wherever they were processed."""
+        """`records`: in all, wherever they are processed."""
         self._allowed.set(records)
 
     def start(self, visit: str, bootstrap: str, topic: str) -> None:
@@ -92,7 +92,7 @@ class Group:
         self._process = self._ours = self._listener = None
 
     def _listen(self, visit: str, told: Connection) -> None:
-        """Until the member ends."""
+        """Listens until the member ends."""
         while True:
             try:
                 news: list[Record] | str = told.recv()

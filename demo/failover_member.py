@@ -1,5 +1,5 @@
 """One member of a group of the fail-over demo, in a process of its own: a stock consumer or a stock
-share consumer. It tells of every record it has processed, and goes when it is told.
+share consumer. It reports every record it has processed, and leaves when it is told to.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`processed`: by its group, before it."""
+    """`processed`: how many records its group has processed before it."""
 
     group: str
     shared: bool
@@ -48,7 +48,7 @@ class Member:
 
 
 def run(member: Member, allowed: Allowed, told: Connection) -> None:
-    """Sends lists of records, and the text of an error; ends with anything that comes."""
+    """Sends lists of records, and the text of an error. Ends when anything is received."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this one
     work = _Work(member, allowed, told)
     try:
@@ -120,7 +120,9 @@ class _Work:
         consumer.close()
 
     def _tell(self, messages: list[Message]) -> None:
-        """Before they are acknowledged: a record that is done was told."""
+        """Reports records before they are acknowledged, so every record that is done has been
+        reported.
+        """
         self.count += len(messages)
         if messages:
             self.told.send([_record(message) for message in messages])

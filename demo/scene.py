@@ -1,8 +1,8 @@
-"""A demo that stays up (`KEEP=1`) stays alive: a trickle of flights, three members of which one is
-slow, and a record that none of them can read, which is parked after some seconds. So the dashboard
-and the commands have something to show, and to try.
+"""A demo that stays up (`KEEP=1`) stays alive. It has a trickle of flights, three members of which
+one is slow, and a record that none of them can read, which is parked after some seconds. So the
+dashboard and the commands have something to show, and to try.
 
-It ends by itself: one that is forgotten fills no disk.
+The demo ends by itself, so a demo that is forgotten fills no disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLUSH_S_MAX = 10.0
 @dataclass(frozen=True, slots=True)
 class Scene:
     """`produced_at` and `read_at` are addresses of gateways; `places` says what is up where.
-    `number` is the header of the first flight, so that they can be told apart.
+    `number` is the header of the first flight, so that the flights can be told apart.
     """
 
     topic: str
