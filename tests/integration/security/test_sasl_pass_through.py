@@ -1,6 +1,6 @@
 """A client's own SASL identity passes to upstream unread, here onto a TLS connection: one client
 connection is one upstream connection, so SCRAM works too. The broker asks for a new authentication
-every two seconds (KIP-368).
+every two seconds (KIP-368). The same over a listener with TLS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,8 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.server import Server, ServerSettings
+from gateway.listen.settings import TlsFiles
+from tests.rig.certificates import Authority
 from tests.rig.kafka import create_topic
 from tests.rig.loopback import ANY_PORTS
 from tests.rig.patience import patient_s
@@ -37,13 +41,38 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
         yield secure
 
 
+@dataclass(frozen=True)
+class Front:
+    """Bootstrap addresses of one server: a plain one, and one with TLS."""
+
+    plain: str
+    tls: str
+    ca_file: Path
+
+    def client(self, way: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+        """Settings of librdkafka."""
+        identity = {
+            "sasl.mechanism": mechanism,
+            "sasl.username": USER,
+            "sasl.password": password,
+        }
+        if way == "plain":
+            address = {"bootstrap.servers": self.plain, "security.protocol": "SASL_PLAINTEXT"}
+            return address | identity
+        address = {"bootstrap.servers": self.tls, "security.protocol": "SASL_SSL"}
+        return {**address, "ssl.ca.location": str(self.ca_file), **identity}
+
+
 @pytest.fixture(scope="module")
-def front(secure: SecureKafka) -> Iterator[str]:
-    """The bootstrap address of a server with TLS to upstream, on a loop of its own."""
+def front(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """A server with TLS to upstream, on a loop of its own."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    own = authority.issue("gateway")
+    files = TlsFiles(cert_file=own.cert_file, key_file=own.key_file)
     host, port = secure.secure_servers.split(":")
     settings = ServerSettings(
         bootstrap_servers=(Address(host, int(port)),),
-        listeners=(ANY_PORTS,),
+        listeners=(ANY_PORTS, replace(ANY_PORTS, name="tls", tls=files)),
         drain_s=1.0,
         upstream_ssl=ssl.create_default_context(cafile=str(secure.certificate)),
     )
@@ -55,37 +84,29 @@ def front(secure: SecureKafka) -> Iterator[str]:
         loop = asyncio.get_running_loop()
         server = Server(settings, Topology(), {})
         async with server.running():
-            assert server.bootstrap is not None
             stop.append(lambda: loop.call_soon_threadsafe(ended.set))
-            started.append(f"{server.bootstrap.host}:{server.bootstrap.port}")
+            places = [it.bootstrap for it in server.listening.all.values()]
+            started.extend(f"{it.host}:{it.port}" for it in places if it is not None)
             ready.set()
             await ended.wait()
 
     thread = threading.Thread(target=uvloop.run, args=(serve(),))
     thread.start()
     assert ready.wait(WAIT_S)
-    yield started[0]
+    yield Front(started[0], started[1], authority.ca_file)
     stop[0]()
     thread.join(WAIT_S)
     assert not thread.is_alive()
 
 
-def identity(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": USER,
-        "sasl.password": password,
-    }
-
-
+@pytest.mark.parametrize("way", ["plain", "tls"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_client_authenticates_at_upstream_again_and_again(
-    secure: SecureKafka, front: str, fresh_name: Callable[[str], str], mechanism: str
+    secure: SecureKafka, front: Front, fresh_name: Callable[[str], str], mechanism: str, way: str
 ) -> None:
     name = fresh_name("sasl")
     create_topic(secure.cluster.bootstrap_servers, name)
-    producer = Producer({"bootstrap.servers": front, **identity(mechanism)})
+    producer = Producer(front.client(way, mechanism))
     failed: list[object] = []
     sent = 0
     until = time.monotonic() + REAUTHENTICATED_S
@@ -98,10 +119,9 @@ def test_a_client_authenticates_at_upstream_again_and_again(
     assert not failed
     consumer = Consumer(
         {
-            "bootstrap.servers": front,
             "group.id": name,
             "auto.offset.reset": "earliest",
-            **identity(mechanism),
+            **front.client(way, mechanism),
         }
     )
     consumer.subscribe([name])
@@ -114,10 +134,11 @@ def test_a_client_authenticates_at_upstream_again_and_again(
     assert got == [b"%d" % number for number in range(sent)]
 
 
+@pytest.mark.parametrize("way", ["plain", "tls"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password_is_refused_by_upstream(front: str, mechanism: str) -> None:
+def test_a_wrong_password_is_refused_by_upstream(front: Front, mechanism: str, way: str) -> None:
     errors: list[KafkaError] = []
-    config: dict[str, Any] = {"bootstrap.servers": front, **identity(mechanism, "wrong")}
+    config: dict[str, Any] = front.client(way, mechanism, "wrong")
     config["error_cb"] = errors.append
     admin = AdminClient(config)
     deadline = time.monotonic() + patient_s(WAIT_S)

@@ -8,6 +8,7 @@ epochs itself.
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -27,14 +28,22 @@ COORDINATOR_STARTS = {14, 15, 16}  # loading, not available, not this broker: as
 
 
 class WireClient:
-    """One TCP connection. Raises ConnectionError when the peer closes in the middle of an
-    answer.
+    """One TCP connection; `tls`: in it TLS, with the address's host as the server's name. Raises
+    ConnectionError when the peer closes in the middle of an answer.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = ANSWER_SECONDS_MAX) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = ANSWER_SECONDS_MAX,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
         self._line = socket.create_connection((host, int(port)), timeout=timeout_s)
+        if tls is not None:
+            self._line = tls.wrap_socket(self._line, server_hostname=host)
         self._correlation_id = 0
 
     def call(self, key: int, version: int, body: Message) -> Message:
