@@ -10,6 +10,7 @@ Exits with 1 if a difference is explained nowhere.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -99,7 +100,7 @@ def main() -> int:
             if setting.brokers not in suite.brokers or (setting.tls and not suite.speaks_tls):
                 continue
             show(f"{suite.name}: {setting}")
-            found = run(suite, setting, WORK / "run")
+            found = run(suite, setting, WORK / f"run-{os.getpid()}")
             if found.proves_nothing:
                 show("  most of it fails both ways: nothing is proved, and nothing published")
                 unexplained += 1

@@ -165,7 +165,7 @@ class KafkaTools:
     def configs(self) -> None:
         topic = self.topic()
         what = ("--entity-type", "topics", "--entity-name", topic)
-        main = "kafka.admin.ConfigCommand"
+        main = "kafka.admin.ConfigCommand" if self.version < "4.4" else "ConfigCommand"
         self.client(main, *what, "--alter", "--add-config", "retention.ms=12345")
         assert "retention.ms=12345" in self.client(main, *what, "--describe")
         broker = ("--entity-type", "brokers", "--entity-name", "1")
