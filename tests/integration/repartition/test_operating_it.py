@@ -203,9 +203,12 @@ def test_a_producer_that_bypasses_the_gateway_is_told_of(
             deadline_s=30,
         )
         wait_until(lambda: status(node, name)["late_records"] == 1, what="late", deadline_s=30)
-        row = status(node, name)
-        assert row["late_partitions"] == [0]
-        assert any("late records came" in it for it in row["waits_for"])
+        assert status(node, name)["late_partitions"] == [0]
+        wait_until(
+            lambda: any("late records came" in it for it in status(node, name)["waits_for"]),
+            what="the next look says so",
+            deadline_s=30,
+        )
         assert any(f"topic {name!r}: 1 records" in str(it) for it in health(node)[1]["warnings"])
     finally:
         member.close()
