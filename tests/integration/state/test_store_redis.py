@@ -461,7 +461,7 @@ class TestFailures:
         "url", ["", "localhost:6379", "http://u:s3cr3t@h", "redis://:s3cr3t@h:x"]
     )
     def test_a_url_that_is_none_is_refused_without_showing_it(self, url: str) -> None:
-        with pytest.raises(ValueError, match="not a Redis URL") as caught:
+        with pytest.raises(ValueError, match=r"^no .+ URL$") as caught:
             RedisStore(url)
         assert "s3cr3t" not in repr(caught.value)
         assert caught.value.__suppress_context__
