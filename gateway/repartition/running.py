@@ -122,11 +122,11 @@ class RunningTopic:
         if late_ms < 0:
             return
         for connection in self.outstanding():
-            if late_ms > CLOSE_MS:
-                connection.abort()
-            elif not connection.draining:
+            if not connection.draining:
                 self.closed += 1
                 connection.drain()
+            if late_ms > CLOSE_MS:
+                connection.abort()
 
     # ---------------------------------------------------------------------------------------- looks
 

@@ -147,6 +147,13 @@ def test_two_kinds_of_producers_one_of_them_frozen(
     try:
         with slow(members, 0.05):
             wait_until(lambda: len(deliveries_of(members)) > 500, what="traffic", deadline_s=60)
+            # Under load a producer may start long after the others.
+            first_keys = {b"key-0", b"key-80", b"key-120"}
+            wait_until(
+                lambda: first_keys <= {it.key for it in deliveries_of(members)},
+                what="records of each producer",
+                deadline_s=60,
+            )
             plan = repartition(node, name, partitions=8)
             assert plan["refusals"] == []
             assert plan["partitioner"] == "murmur2"

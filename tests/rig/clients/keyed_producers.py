@@ -65,4 +65,4 @@ class KeyedProducer:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            self.process.communicate()
