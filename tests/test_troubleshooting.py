@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from redis.asyncio import sentinel
 
 from gateway.core.wire.errors import ErrorCode
 
@@ -64,6 +65,8 @@ def texts() -> frozenset[str]:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             found |= texts_of(path.read_text(encoding="utf-8"))
+    # The words of the library come through.
+    found |= texts_of(Path(sentinel.__file__).read_text(encoding="utf-8"))
     return frozenset(found)
 
 
@@ -95,6 +98,11 @@ PIECES = {
     "keyway: no module ...: pip install 'keyway-gateway[distribution]'": (
         "no module ...: pip install '...[...]'",
     ),
+    "state.redis_url: no redis://, rediss://, unix:// or redis+sentinel:// URL...": (
+        "redis://, rediss://, unix:// or redis+sentinel://",
+        "no ... URL",
+    ),
+    "No master found for '...'": ("No master found for ...",),
     "dead_letter needs a dead_letter_topic": ("...: dead_letter needs a dead_letter_topic",),
 }
 
