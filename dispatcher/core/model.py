@@ -428,6 +428,7 @@ class ReadOn:
 class Notice(Enum):
     """Facts the shell logs and counts (one place for metrics)."""
 
+    __hash__ = object.__hash__  # Enum's own is a call of Python
     ACCEPTED = "accepted"
     RELEASED = "released"
     REJECTED = "rejected"

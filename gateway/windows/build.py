@@ -196,7 +196,7 @@ def _collectors(
     windows: WindowTable, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
 ) -> tuple[Collector, ...]:
     return (
-        outcomes.counter,
+        outcomes,
         WindowCollector(windows),
         FlowCollector(flow),
         RoundTripCollector(store.round_trips),

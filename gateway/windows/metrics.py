@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from prometheus_client import Counter
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -34,29 +32,18 @@ _LOGGED = {
 }
 
 
-def _records() -> Counter:
-    return Counter(
-        "keyway_group_records",
-        "Records of Key-Shared groups by outcome",
-        ["group", "outcome"],
-        registry=None,
-    )
-
-
-@dataclass(slots=True)
-class RecordOutcomes:
+@dataclass(slots=True, eq=False)
+class RecordOutcomes(Collector):
     """Counts records by group and outcome; logs the outcomes that an operator must see."""
 
     log: GroupLog
-    counter: Counter = field(default_factory=_records)
-    _series: dict[str, dict[Notice, Counter]] = field(default_factory=dict)  # by group
+    _counts: dict[str, dict[Notice, int]] = field(default_factory=dict)  # by group
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
-        series = self._series.get(group)
-        if series is None:  # from 0: an alert on an increase must see the first record, too
-            series = {notice: self.counter.labels(group, notice.value) for notice in Notice}
-            self._series[group] = series
-        series[noticed.notice].inc(noticed.count)
+        counts = self._counts.get(group)
+        if counts is None:  # from 0: an alert on an increase must see the first record, too
+            counts = self._counts[group] = dict.fromkeys(Notice, 0)
+        counts[noticed.notice] += noticed.count
         if noticed.notice in _LOGGED:
             example: dict[str, object] = {
                 "topic": partition.topic,
@@ -70,19 +57,25 @@ class RecordOutcomes:
 
     def of(self, group: str) -> dict[str, int]:
         """Records of a group by outcome, without those that never occurred."""
-        counts = {
-            notice.value: int(metric.samples[0].value)
-            for notice, series in self._series.get(group, {}).items()
-            for metric in series.collect()
-        }
-        return {outcome: count for outcome, count in counts.items() if count}
+        counts = self._counts.get(group, {})
+        return {notice.value: count for notice, count in counts.items() if count}
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
-        self._series.pop(group, None)
-        for notice in Notice:
-            with suppress(KeyError):
-                self.counter.remove(group, notice.value)
+        self._counts.pop(group, None)
+
+    def collect(self) -> Iterator[Metric]:
+        return families(self)
+
+    def gather(self) -> Iterator[tuple[Rows, ...]]:
+        said = "Records of Key-Shared groups by outcome"
+        rows = Rows("keyway_group_records", said, ("group", "outcome"), "counter")
+        for at, (group, counts) in enumerate(list(self._counts.items()), 1):
+            for notice, count in counts.items():
+                rows.add(Labels(group, notice.value), count)
+            if at % WINDOWS_READ_AT_ONCE == 0:
+                yield (rows,)
+        yield (rows,)
 
 
 @dataclass(slots=True, eq=False)

@@ -39,7 +39,7 @@ def test_outcomes_are_counted_by_group() -> None:
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 5))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 2))
     metrics.noticed('odd "name"\n', PLACE, Noticed(Notice.DROPPED, 1))
-    text = exported(metrics.counter)
+    text = exported(metrics)
     assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
     assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
 
@@ -73,7 +73,7 @@ def test_a_group_that_rejects_much_writes_one_line_in_ten_seconds() -> None:
     assert sum(line["count"] for line in logs) == 2 * 3_876
     assert [line["offset"] for line in logs][:2] == [0, 1], "the first of each interval"
     assert {line["detail"] for line in logs} == {"rejected"}
-    assert 'outcome="dropped"} 7752.0' in exported(outcomes.counter)
+    assert 'outcome="dropped"} 7752.0' in exported(outcomes)
 
 
 def test_a_group_that_is_gone_leaves_no_series() -> None:
@@ -83,7 +83,7 @@ def test_a_group_that_is_gone_leaves_no_series() -> None:
     metrics.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
     metrics.forget("g")
     metrics.forget("never known")
-    text = exported(metrics.counter)
+    text = exported(metrics)
     assert 'group="g"' not in text
     assert 'group="other"' in text
 
@@ -191,7 +191,7 @@ def test_every_outcome_of_a_group_begins_at_zero() -> None:
     """Else Prometheus would see no increase when the first record of a kind comes."""
     metrics = RecordOutcomes(GroupLog(lambda: 0))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(metrics.counter).count("keyway_group_records_total{") == len(Notice)
+    assert exported(metrics).count("keyway_group_records_total{") == len(Notice)
     metrics.forget("g")
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(metrics.counter).count("keyway_group_records_total{") == len(Notice)
+    assert exported(metrics).count("keyway_group_records_total{") == len(Notice)
