@@ -54,8 +54,7 @@ class Claimed:
         return max(self.fence, self.origin + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     key: WindowKey
     fence: Fence
     changes: Sequence[Change]

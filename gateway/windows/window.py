@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import structlog
 
@@ -69,8 +68,7 @@ NOBODY = 0  # no connection: the node itself
 TOO_LARGE = "too large when decompressed"
 
 
-@dataclass(frozen=True, slots=True)
-class Acquired:
+class Acquired(NamedTuple):
     """Equally long columns. `persisted` may hold WindowUnavailable: then nothing was handed out."""
 
     offsets: list[int]

@@ -215,6 +215,8 @@ class BatchCache:
         if shelf is None or not offsets:
             return False
         first, last = shelf.covering(offsets[0]), shelf.covering(offsets[-1])
+        if first == last:  # nearly always
+            return first >= 0 and shelf.pieces[first].size > LONG_STEP_BYTES
         pieces = shelf.pieces[max(first, 0) : last + 1]
         return sum(piece.size for piece in pieces) > LONG_STEP_BYTES
 
