@@ -77,7 +77,7 @@ $(STAMPS)/venv: $(STAMPS)/packages
 	@$(OWN) -e '.[dev]'
 	@touch $@
 
-$(STAMPS)/jars: gateway/embedded/jars.py $(STAMPS)/spark
+$(STAMPS)/jars: gateway/embedded/jars.py gateway/embedded/kafka_jars.py $(STAMPS)/spark
 	@$(BIN)/python -m gateway.embedded.jars
 	@touch $@
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gateway.embedded.kafka_jars import JARS
 from gateway.embedded.process import SetupError
 
 KAFKA_VERSION = "4.3.1"
@@ -39,6 +40,17 @@ _IVY = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
+
+
+_LISTED = """<ivy-module version="2.0">
+  <info organisation="keyway" module="kafka-libs"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{rows}
+  </dependencies>
+</ivy-module>
+"""
+_ROW = '    <dependency org="{}" name="{}" rev="{}" conf="default->default" transitive="false"/>'
 
 
 _NO_POMS = """<ivysettings>
@@ -89,8 +101,8 @@ def kafka_libs(version: str = KAFKA_VERSION) -> Path:
 
     KEYWAY_KAFKA_LIBS stands for the usual version alone.
     """
-    ivy = _IVY.format(version=version)
     usual = version == KAFKA_VERSION
+    ivy = _usual_ivy() if usual else _IVY.format(version=version)
     override = os.environ.get("KEYWAY_KAFKA_LIBS") if usual else None
     folder = build_dir() / ("kafka" if usual else f"kafka-{version}")
     libs = Path(override) if override else folder / "libs"
@@ -102,7 +114,23 @@ def kafka_libs(version: str = KAFKA_VERSION) -> Path:
         first=f"kafka_2.13-{version}.jar",
         failed="Kafka's jars could not be fetched from Maven Central (see {log}): check the"
         " network, or point KEYWAY_KAFKA_LIBS at a folder that has them",
+        poms=not usual,
     )
+
+
+def _usual_ivy() -> str:
+    return _LISTED.format(rows="\n".join(_ROW.format(*jar.split(":")) for jar in JARS))
+
+
+def listed(version: str) -> list[str]:
+    """The rows of kafka_jars.py for another version. Raises SetupError as `kafka_libs`."""
+    names = {jar.name for jar in kafka_libs(version).glob("*.jar")}
+    found = []
+    for jar in (build_dir() / "ivy").glob("*/*/*s/*.jar"):  # organisation/name/jars or bundles/
+        organisation, name = jar.parts[-4:-2]
+        if jar.name in names:
+            found.append(f"{organisation}:{name}:{jar.stem.removeprefix(f'{name}-')}")
+    return sorted(found)
 
 
 def fetched(libs: Path, ivy: str, *, first: str, failed: str, poms: bool = True) -> Path:
@@ -193,12 +221,15 @@ def _ivy_jar() -> Path:
 
 
 def main() -> int:
-    """`python -m gateway.embedded.jars`: fetches the missing jars; the exit status says if it
-    worked.
+    """`python -m gateway.embedded.jars`: fetches the missing jars; with a version, the rows of
+    kafka_jars.py for it. The exit status says if it worked.
     """
     try:
         java()
-        if not _complete(build_dir() / "kafka" / "libs", _IVY.format(version=KAFKA_VERSION)):
+        if len(sys.argv) > 1:
+            sys.stdout.write("".join(f"{row}\n" for row in listed(sys.argv[1])))
+            return 0
+        if not _complete(build_dir() / "kafka" / "libs", _usual_ivy()):
             sys.stderr.write("keyway: fetching Kafka's jars\n")
         kafka_libs()
     except SetupError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded import jars
+from gateway.embedded.kafka_jars import JARS
 from gateway.embedded.process import SetupError
 
 
@@ -69,3 +70,11 @@ def test_own_folder_of_jars_is_taken_as_it_is(
     monkeypatch.setenv("KEYWAY_KAFKA_LIBS", str(tmp_path))
     assert jars.kafka_libs() == tmp_path
     assert jars.kafka_classpath() == f"{tmp_path}/*"
+
+
+def test_the_listed_jars_are_those_of_the_version_and_all_there() -> None:
+    assert f"org.apache.kafka:kafka_2.13:{jars.KAFKA_VERSION}" in JARS
+    of_kafka = [jar for jar in JARS if jar.startswith("org.apache.kafka:")]
+    assert all(jar.endswith(f":{jars.KAFKA_VERSION}") for jar in of_kafka)
+    there = {path.name for path in jars.kafka_libs().glob("*.jar")}
+    assert there == {"-".join(jar.split(":")[1:]) + ".jar" for jar in JARS}
