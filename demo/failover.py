@@ -191,8 +191,9 @@ def _side(running: ExitStack, name: str, ports: Ports, where: Path) -> Side:
     kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
     running.callback(kafka.stop)
     where.mkdir(parents=True)
-    check = start_gateway(running, ports, where, clusters_file=where.parent / CLUSTERS_FILE)
-    return Side(name, ports, kafka, where, check)
+    gateway = start_gateway(running, ports, where, clusters_file=where.parent / CLUSTERS_FILE)
+    gateway.wait_until_ready()
+    return Side(name, ports, kafka, where, gateway.check)
 
 
 def _write_config(where: Path, sides: dict[str, Side]) -> Path:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -145,11 +145,12 @@ def _story(
     reading = running.enter_context(ThreadPoolExecutor(1)).submit(
         read_flights, flights_max=flights_max
     )
+    gateway = start_gateway(running, ports, where)
     with step(console, f"Kafka {KAFKA_VERSION} on 127.0.0.1:{ports.kafka}"):
         kafka = KafkaCluster(1, ports=(ports.kafka,)).start()
         running.callback(kafka.stop)
     with step(console, f"Keyway on 127.0.0.1:{ports.bootstrap}, {compiled.describe()}"):
-        check = start_gateway(running, ports, where)
+        gateway.wait_until_ready()
     through = f"127.0.0.1:{ports.bootstrap}"
 
     with step(console, "the data set"):
@@ -159,6 +160,11 @@ def _story(
         create_topic(through, TOPIC, PARTITIONS)
         load(through, TOPIC, flights[:half], advance)
     spark = _start_spark(running, through, where)
+
+    def load_rest() -> None:
+        load(through, TOPIC, flights[half:], lambda _: None)
+        _let_read(spark)
+
     title = f"{CONSUMERS} share consumers, and the other half"
     with progress(console, title, len(flights)) as told:
         outcome = consume(
@@ -168,8 +174,8 @@ def _story(
             len(flights),
             where,
             advance=told,
-            check=check,
-            load_rest=lambda: load(through, TOPIC, flights[half:], lambda _: None),
+            check=gateway.check,
+            load_rest=load_rest,
         )
     report = audit(read_topic(kafka.bootstrap_servers, TOPIC), outcome.deliveries)
     whole = report.records == len(flights)
@@ -195,7 +201,7 @@ def _story(
             console,
             running,
             Scene(TOPIC, GROUP, flights, through, through, places, where),
-            check,
+            gateway.check,
         )
     return 0 if passed else 1
 
@@ -219,6 +225,33 @@ def conclude(console: Console, passed: bool, started_s: float, files: str) -> No
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """`keyway serve` as a child process."""
+
+    child: Popen[bytes]
+    log: Path
+    ports: Ports
+
+    def check(self) -> None:
+        """Raises SetupError with its last words once it has ended."""
+        if self.child.poll() is not None:
+            words = self.log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise SetupError(f"the gateway ended ({self.child.returncode}): {' '.join(words)}")
+
+    def wait_until_ready(self) -> None:
+        wait_until(
+            self._is_ready,
+            what=f"the gateway ready (see {self.log})",
+            deadline_s=GATEWAY_READY_S_MAX,
+        )
+
+    def _is_ready(self) -> bool:
+        self.check()
+        listening = (self.ports.bootstrap, self.ports.virtual_base + 1)
+        return all(brokers_seen(port) == 1 for port in listening)
+
+
 def start_gateway(
     running: ExitStack,
     ports: Ports,
@@ -226,9 +259,9 @@ def start_gateway(
     *,
     upstream: str | None = None,
     clusters_file: Path | None = None,
-) -> Callable[[], None]:
-    """Starts `keyway serve` and waits for it; returns a check that raises once it has ended.
-    `upstream`: a Kafka elsewhere than at `ports.kafka`.
+) -> Gateway:
+    """Starts it, and does not wait: its Kafka may come later. `upstream`: a Kafka elsewhere than at
+    `ports.kafka`.
     """
     clusters = {} if clusters_file is None else {"clusters_file": str(clusters_file)}
     config = {
@@ -252,22 +285,11 @@ def start_gateway(
     command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(config_file)]
     child = start_child(command, log=log)
     running.callback(stop_child, child)
-
-    def check() -> None:
-        if child.poll() is not None:
-            words = log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise SetupError(f"the gateway ended ({child.returncode}): {' '.join(words)}")
-
-    def ready() -> bool:
-        check()
-        return all(brokers_seen(port) == 1 for port in (ports.bootstrap, ports.virtual_base + 1))
-
-    wait_until(ready, what=f"the gateway ready (see {log})", deadline_s=GATEWAY_READY_S_MAX)
-    return check
+    return Gateway(child, log, ports)
 
 
 def _start_spark(running: ExitStack, bootstrap_servers: str, where: Path) -> Popen[bytes]:
-    """The Spark job, a process. It starts beside the consumers, and reads when told."""
+    """The Spark job, a process. It starts beside the consumers, and reads when it may."""
     out, log = where / "carriers.json", where / "spark.log"
     command = [sys.executable, "-m", "spark.flights", bootstrap_servers, TOPIC, str(out), "--told"]
     child = start_child(command, log=log, stdin=subprocess.PIPE)
@@ -275,11 +297,19 @@ def _start_spark(running: ExitStack, bootstrap_servers: str, where: Path) -> Pop
     return child
 
 
+def _let_read(job: Popen[bytes]) -> None:
+    """The topic is whole. A job that has ended is told by its exit status, later."""
+    assert job.stdin is not None
+    with suppress(BrokenPipeError):
+        job.stdin.write(b"read\n")
+        job.stdin.close()
+
+
 def _flights_by_spark(job: Popen[bytes], where: Path) -> dict[str, int]:
     """Raises SetupError with the job's last words."""
     out, log = where / "carriers.json", where / "spark.log"
     try:
-        job.communicate(b"read\n", SPARK_S_MAX)
+        job.wait(SPARK_S_MAX)
     except subprocess.TimeoutExpired:
         stop_child(job)
     if job.returncode != 0 or not out.exists():

@@ -85,9 +85,10 @@ def _story(
             running.callback(kafkas[name].stop)
             (where / name).mkdir()
             upstream = kafkas[name].bootstrap_servers
-            check = start_gateway(
+            gateway = start_gateway(
                 running, ports, where / name, upstream=upstream, clusters_file=config
             )
+            gateway.wait_until_ready()
     with step(console, "the data set"):
         flights = read_flights(flights_max=flights_max)
     through = f"127.0.0.1:{sides['east'].bootstrap}"
@@ -108,7 +109,7 @@ def _story(
             console,
             running,
             Scene(TOPIC, LATE_GROUP, flights, through, read_at, places, where),
-            check,
+            gateway.check,
         )
     return 0 if passed else 1
 
