@@ -171,15 +171,21 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Tests that are named run, deep ones or not.
+CHOSEN := $(if $(findstring tests/,$(ARGS)),,-m "not deep")
 .PHONY: test
-test: ready ## all tests: unit, property, simulation, integration, Spark (ARGS=pytest's)
-	$(PYTEST) $(ARGS)
+test: ready ## unit, property, simulation, integration, Spark, below ten minutes (ARGS=pytest's)
+	$(PYTEST) $(CHOSEN) $(ARGS)
 
 .PHONY: clean
 clean: interpreted ## removes build/ and caches; the virtual environment stays
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
 
 ##@ Longer runs
+
+.PHONY: deep
+deep: ready ## the tests that `make test` leaves out: each costs much, and shows more of what a cheap one shows
+	$(PYTEST) -m deep $(ARGS)
 
 .PHONY: sim
 sim: compile ## the simulation: hunt on, or replay SEED=n with its trace

@@ -132,6 +132,7 @@ def test_the_keyboard_alone_is_enough(page: Tab) -> None:
     expect(page.page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_a_picture_tells_its_parts(page: Tab) -> None:
     """To the pointer, and to the keyboard."""
     page.open(f"groups/{LEDGER}")
@@ -162,6 +163,7 @@ def test_keys_are_shown_to_those_who_may_see_them(browser: Browser, stage: Stage
             expect(opened.page.locator(".ring .arc")).to_have_count(1)
 
 
+@pytest.mark.deep
 def test_a_long_figure_stays_in_its_tile(page: Tab) -> None:
     page.open()
     wider = page.page.evaluate(
@@ -174,6 +176,7 @@ def test_a_long_figure_stays_in_its_tile(page: Tab) -> None:
     assert max(wider) <= 0
 
 
+@pytest.mark.deep
 def test_figures_are_written_as_people_read_them(page: Tab) -> None:
     page.open()
     shown = page.page.evaluate(
@@ -256,6 +259,7 @@ def test_positions_of_a_group_at_work_stay(page: Tab) -> None:
     expect(dialog.get_by_role("button")).to_have_text(["Close"])
 
 
+@pytest.mark.deep
 def test_an_unreadable_batch_is_skipped_after_a_look(page: Tab, stage: Stage) -> None:
     name, group = "browser-unreadable", "stuck"
     create_topic(stage.kafka.bootstrap_servers, name, partitions=1)
@@ -285,6 +289,7 @@ def test_an_unreadable_batch_is_skipped_after_a_look(page: Tab, stage: Stage) ->
         member.close()
 
 
+@pytest.mark.deep
 def test_a_page_without_events_polls(browser: Browser, stage: Stage) -> None:
     """Where they are refused, and where a proxy holds them back: the figures are as fresh."""
     events = "**/v1/events"
@@ -307,6 +312,7 @@ def test_a_page_without_events_polls(browser: Browser, stage: Stage) -> None:
         opened.live()  # it tries again
 
 
+@pytest.mark.deep
 def test_a_page_whose_graphics_hang_is_drawn(browser: Browser, stage: Stage) -> None:
     """A browser that has no time for its graphics sends no frames, for minutes at times."""
     with tab(browser, stage.url, token=OPERATOR) as opened:
@@ -360,6 +366,7 @@ def test_code_that_is_put_into_the_page_does_not_run(browser: Browser, stage: St
         assert opened.violations
 
 
+@pytest.mark.deep
 def test_every_view_is_accessible_and_fits_a_phone(browser: Browser, stage: Stage) -> None:
     """All rules of axe-core in light; in dark the contrast, as nothing else differs there."""
     if len(parked_offsets(stage)) < 1:
@@ -384,6 +391,7 @@ def test_every_view_is_accessible_and_fits_a_phone(browser: Browser, stage: Stag
     assert not found
 
 
+@pytest.mark.deep
 def test_a_node_that_hangs_is_killed_and_comes_back(page: Tab, stage: Stage) -> None:
     """Live, stale, unreachable, live: the page names it, and keeps its last figures. The last
     of the tests: at its end the node is stopped.

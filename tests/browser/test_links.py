@@ -34,7 +34,7 @@ from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic
 from tests.rig.offset_clusters import Services, commit, produce_at, values
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 VIEWER, SOME_GROUPS = (f"keyway_{it}-of-the-links" for it in ("viewer", "some"))
 ORDERS, BILLING = "links-orders", "links-billing"

@@ -20,7 +20,7 @@ from tests.rig.clients.share_members import ShareHost
 from tests.rig.kafka import produce
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 LONG = "com.example.payments.settlement-reconciliation-service"
 TWELVE = "twelve"

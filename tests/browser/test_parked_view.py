@@ -55,6 +55,7 @@ def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> Non
     expect(page.page.locator("tbody tr")).to_have_count(len(parked) - 2)
 
 
+@pytest.mark.deep
 def test_headers_are_shown_to_those_who_may_see_keys(browser: Browser, stage: Stage) -> None:
     """They are read from Kafka at a press, and stay while the page renews the rest."""
     park(stage, 1, headers=[("trace", b"<b>abc</b>"), ("raw", b"\xff"), ("none", None)])
@@ -98,6 +99,7 @@ def test_a_value_is_shown_to_those_who_may_see_values(browser: Browser, stage: S
         assert "value" not in renewed.value.url
 
 
+@pytest.mark.deep
 def test_parked_records_are_narrowed_by_reason_and_key(browser: Browser, stage: Stage) -> None:
     """What is decided about all is then about all that the page shows."""
     park(stage, 1, key=b"narrow-1")
@@ -131,6 +133,7 @@ def test_parked_records_are_narrowed_by_reason_and_key(browser: Browser, stage: 
 TOPIC_TOOLS = ("kafka-topics", "kafka-console-consumer", "kafka-acls")
 
 
+@pytest.mark.deep
 def test_the_page_has_the_commands_of_kafkas_own_tools(
     browser: Browser, stage: Stage, kafka_tools: KafkaTools
 ) -> None:

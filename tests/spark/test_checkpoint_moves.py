@@ -17,6 +17,7 @@ from tests.rig.kafka import create_topic
 from tests.rig.offset_clusters import PlainLink, produce_at, write_config
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.skipif(

@@ -11,6 +11,7 @@ from demo.failover import run_demo
 from demo.run import PORT_VARIABLE
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.timeout(1_800),

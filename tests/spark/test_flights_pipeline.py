@@ -31,6 +31,7 @@ from tests.rig.patience import wait_until
 from tests.spark.test_pipeline_run import committed
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.filterwarnings("ignore"),

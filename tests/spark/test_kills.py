@@ -39,6 +39,7 @@ from tests.rig.several_clusters import (
 )
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.timeout(3_600),

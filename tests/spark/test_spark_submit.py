@@ -20,6 +20,7 @@ from tests.rig.patience import wait_until
 from tests.rig.several_clusters import clusters, send, wait_for
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.timeout(1_800),

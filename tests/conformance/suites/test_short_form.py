@@ -17,7 +17,7 @@ from tests.conformance.suites.front import Front, Setting
 from tests.conformance.suites.kafka_tools import kafka_tools
 from tests.rig.gateway_process import GatewayProcess
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 
 @pytest.fixture

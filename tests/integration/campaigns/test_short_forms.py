@@ -23,7 +23,7 @@ from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.schema_registry.site import served_registry
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 
 def test_bench(

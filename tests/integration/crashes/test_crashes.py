@@ -154,6 +154,7 @@ def test_gateway_killed(site: Site, load: Load, share_group: Group, share_host: 
     assert_confirmed_never_come_again(members)
 
 
+@pytest.mark.deep
 def test_gateway_stopped_and_started(
     site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_planned_stop_counts_nothing_as_done(
             assert fetched_offsets(other, 10) == held, "all of them again, once their locks end"
 
 
+@pytest.mark.deep
 def test_redis_flushed_and_gateway_restarted(
     site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
@@ -228,6 +230,7 @@ def test_redis_flushed_while_running(
     assert site.gateway.running
 
 
+@pytest.mark.deep
 def test_redis_restarted_while_running(
     site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
@@ -254,6 +257,7 @@ def test_redis_restarted_while_running(
     assert_confirmed_never_come_again(members)
 
 
+@pytest.mark.deep
 def test_upstream_broker_restarted(
     plain_kafka: KafkaCluster, tmp_path: Path, fresh_name: Name, java_host: ShareHost
 ) -> None:
@@ -276,6 +280,7 @@ def test_upstream_broker_restarted(
             assert_confirmed_never_come_again(members)
 
 
+@pytest.mark.deep
 def test_attempts_survive_a_restart(
     site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:
@@ -298,6 +303,7 @@ def test_attempts_survive_a_restart(
     second.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("flushed", [False, True], ids=["redis-kept", "redis-flushed"])
 def test_holes_survive_a_crash(
     site: Site, kafka: KafkaCluster, topic: Topic, share_group: Group, *, flushed: bool

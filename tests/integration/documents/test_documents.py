@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.documents import NOT_RUN, played, reason_not_to_run, settings_of
@@ -27,7 +28,12 @@ def to_run(document: str) -> bool:
     return any(reason_not_to_run(command.line) is None for command in commands(document))
 
 
-@pytest.mark.parametrize("document", [page for page in PAGES if to_run(page)])
+def a_page(document: str) -> ParameterSet:
+    """The page that a newcomer reads first costs little; those of all tasks cost minutes."""
+    return pytest.param(document, marks=[] if document == "README.md" else pytest.mark.deep)
+
+
+@pytest.mark.parametrize("document", [a_page(page) for page in PAGES if to_run(page)])
 def test_every_command_prints_what_the_page_shows(
     kafka: KafkaCluster, tmp_path: Path, document: str
 ) -> None:

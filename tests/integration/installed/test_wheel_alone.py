@@ -16,7 +16,7 @@ from tests.rig.gateway_process import GatewayProcess
 from tests.rig.operating import health, rest
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 CLUSTERS = {
     "clusters": [

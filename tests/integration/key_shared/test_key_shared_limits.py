@@ -272,6 +272,7 @@ def _middle(ratios: list[float]) -> float:
     return median(map(geometric_mean, zip(ratios[::2], ratios[1::2], strict=True)))
 
 
+@pytest.mark.deep
 def test_others_keep_their_rate_when_one_member_stops(
     kafka: KafkaCluster,
     gateway: GatewayProcess,

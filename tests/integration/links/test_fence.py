@@ -58,6 +58,7 @@ def test_a_batch_in_flight_at_the_old_target_is_not_committed(link: LinkByHand) 
     assert link.values(C, "orders") == [b"3", b"4"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_a_frozen_process_writes_nothing_after_the_switch(
     link: LinkByHand, *, exactly_once: bool
@@ -93,6 +94,7 @@ def test_a_first_batch_of_which_nothing_is_reported_yet(link: LinkByHand) -> Non
     assert (link.values(B, "new"), link.values(C, "new")) == (VALUES[:2], VALUES[2:])
 
 
+@pytest.mark.deep
 def test_back_to_the_first_target(link: LinkByHand) -> None:
     """The fence holds off what is older, and no one else."""
     switch(link)
@@ -104,6 +106,7 @@ def test_back_to_the_first_target(link: LinkByHand) -> None:
     assert link.values(C, "orders") == [b"3"]
 
 
+@pytest.mark.deep
 def test_a_switch_that_was_carried_out_twice_moves_nothing_back(link: LinkByHand) -> None:
     """By a process that died behind it, or a second one that has read the same order."""
     late = link.report()
@@ -114,6 +117,7 @@ def test_a_switch_that_was_carried_out_twice_moves_nothing_back(link: LinkByHand
     assert link.side(C).positions(link.link(C).group, [place])[place].offset == 5
 
 
+@pytest.mark.deep
 def test_a_switch_that_the_status_topic_has_forgotten(link: LinkByHand) -> None:
     report = link.report()
     position = switch(link)

@@ -73,6 +73,7 @@ def test_a_cluster_that_is_not_the_one_of_the_file(kafka: KafkaCluster, tmp_path
     )
 
 
+@pytest.mark.deep
 def test_a_cluster_that_is_away_stops_no_start(kafka: KafkaCluster, tmp_path: Path) -> None:
     path = written(
         tmp_path, {"bootstrap_servers": kafka.bootstrap_servers}, {"bootstrap_servers": NOBODY}

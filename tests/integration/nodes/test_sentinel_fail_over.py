@@ -21,7 +21,7 @@ from tests.rig.operating import health
 from tests.rig.patience import wait_until
 from tests.rig.sentinels import PASSWORD, SENTINEL_PASSWORD, SentinelSite
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 COMMIT_INTERVAL_MS = 5_000
 

@@ -41,6 +41,7 @@ def pids_of(service: GatewayProcess, worker: int) -> list[int]:
     return [int(pid) for pid in started]
 
 
+@pytest.mark.deep
 def test_two_workers_are_one_service(
     tmp_path: Path, kafka: KafkaCluster, fresh_name: Name, java_host: ShareHost
 ) -> None:

@@ -59,6 +59,7 @@ def interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.deep
 def test_from_run_to_apply(
     pair: Addresses,
     both: Callable[..., str],

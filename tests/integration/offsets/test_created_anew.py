@@ -19,7 +19,7 @@ from tests.rig.offset_clusters import (
     write_config,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 Copied = Callable[[int], str]
 Names = Callable[[str], str]
 

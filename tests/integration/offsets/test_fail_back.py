@@ -19,7 +19,7 @@ from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic
 from tests.rig.offset_clusters import PlainLink, Services, produce_at, write_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 BASE = 1_700_000_000_000
 RECORDS = 40
 GROUPS = [

@@ -93,6 +93,7 @@ def test_a_commit_in_a_transaction_counts_when_it_is_committed(
     consumer.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("metadata", ["", "AAEAAAGX+kafka/streams==", "x" * 4_095])
 def test_metadata_is_the_same_byte_for_byte(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path, metadata: str
@@ -139,6 +140,7 @@ def test_metadata_that_the_target_does_not_take_is_refused_by_name(
         assert services.row("B", other, topic).refusals == ()
 
 
+@pytest.mark.deep
 def test_a_group_at_work_is_left_alone_and_taken_up_when_it_is_empty(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_group_at_work_is_left_alone_and_taken_up_when_it_is_empty(
     assert committed(config, "B", group)[topic, 0].offset == 12
 
 
+@pytest.mark.deep
 def test_nothing_goes_round(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -193,6 +196,7 @@ def test_nothing_goes_round(
         }, "B has nothing of its own to say"
 
 
+@pytest.mark.deep
 def test_back_again_with_what_was_done_there(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -223,6 +227,7 @@ def test_back_again_with_what_was_done_there(
     back.close()
 
 
+@pytest.mark.deep
 def test_the_admin_client_is_enough(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -236,6 +241,7 @@ def test_the_admin_client_is_enough(
         services.rounds(3)
 
 
+@pytest.mark.deep
 def test_a_reset_on_the_source_follows_only_if_told(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -256,6 +262,7 @@ def test_a_reset_on_the_source_follows_only_if_told(
         )
 
 
+@pytest.mark.deep
 def test_a_reset_on_the_target_is_the_operators(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:
@@ -276,6 +283,7 @@ def test_a_reset_on_the_target_is_the_operators(
         )
 
 
+@pytest.mark.deep
 def test_a_restart_does_not_read_the_logs_again(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:

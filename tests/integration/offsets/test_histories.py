@@ -19,7 +19,7 @@ from tests.integration.offsets.conftest import Addresses
 from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, write_config
 from tests.rig.topic_contents import whole_partition
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 HISTORIES = int(os.environ.get("KEYWAY_TESTS_HISTORIES", "3"))  # in its campaign 20
 Topic = Callable[..., str]
 Origin = tuple[str, int]

@@ -117,6 +117,7 @@ def test_settled_records_do_not_come_again(
     link.close()
 
 
+@pytest.mark.deep
 def test_by_timestamp_it_repeats_no_more_than_planned(
     pair: Addresses,
     gateways: dict[str, GatewayProcess],
@@ -165,6 +166,7 @@ def test_by_timestamp_it_repeats_no_more_than_planned(
     link.close()
 
 
+@pytest.mark.deep
 def test_the_gateway_believes_it_over_its_own_store(
     pair: Addresses,
     gateways: dict[str, GatewayProcess],

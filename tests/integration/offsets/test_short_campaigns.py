@@ -16,7 +16,7 @@ from tests.bench.scale.figures import Size
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.offset_clusters import write_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 # Copies a topic as a link or MirrorMaker 2 would, until it is ended.
 COPIER = """

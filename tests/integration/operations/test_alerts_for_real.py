@@ -105,6 +105,7 @@ def is_silent(prometheus: Prometheus, *alerts: str) -> None:
     assert prometheus.faults() == []
 
 
+@pytest.mark.deep
 def test_a_record_is_parked(
     broker: KafkaCluster,
     node: GatewayProcess,
@@ -120,6 +121,7 @@ def test_a_record_is_parked(
     member.close()
 
 
+@pytest.mark.deep
 def test_a_group_falls_behind_and_stands(
     broker: KafkaCluster,
     node: GatewayProcess,
@@ -138,6 +140,7 @@ def test_a_group_falls_behind_and_stands(
     fires(prometheus, "KeywayGroupStands", group="late")
 
 
+@pytest.mark.deep
 def test_commits_of_a_group_fail(
     node: GatewayProcess, broker: KafkaCluster, prometheus: Prometheus, librdkafka_host: ShareHost
 ) -> None:
@@ -162,6 +165,7 @@ def test_commits_of_a_group_fail(
     member.close()
 
 
+@pytest.mark.deep
 def test_redis_goes_and_comes_back(redis: EmbeddedRedis, prometheus: Prometheus) -> None:
     is_silent(prometheus, "KeywayRedisAway", "KeywayNotReady")
     redis.kill()
@@ -173,12 +177,14 @@ def test_redis_goes_and_comes_back(redis: EmbeddedRedis, prometheus: Prometheus)
     ends(prometheus, "KeywayRedisAway", "KeywayNotReady")
 
 
+@pytest.mark.deep
 def test_a_broker_goes(broker: KafkaCluster, prometheus: Prometheus) -> None:
     is_silent(prometheus, "KeywayUpstreamAway")
     broker.kill()
     fires(prometheus, "KeywayUpstreamAway", part="upstream")
 
 
+@pytest.mark.deep
 def test_the_node_goes(node: GatewayProcess, prometheus: Prometheus) -> None:
     is_silent(prometheus, "KeywayDown")
     node.kill()

@@ -27,7 +27,7 @@ from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.operating import keyway, windows_of
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 Names = Callable[[str], str]
 MISSING, SMALL, LEADERLESS = "letters-missing", "letters-small", "letters-leaderless"

@@ -49,6 +49,7 @@ def commands(processes: list[psutil.Process]) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_demo_holds_and_leaves_nothing_running(
     demo_ports: Ports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -67,6 +68,7 @@ def test_demo_holds_and_leaves_nothing_running(
     demo_ports.require_all_free()
 
 
+@pytest.mark.deep
 def test_sigterm_on_the_way_leaves_nothing_running(demo_ports: Ports, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with (

@@ -14,6 +14,7 @@ from demo.two_clusters import run_demo
 from gateway.embedded.process import SetupError, free_ports
 
 pytestmark = [
+    pytest.mark.deep,
     pytest.mark.integration,
     pytest.mark.spark,
     pytest.mark.skipif(

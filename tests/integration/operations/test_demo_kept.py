@@ -15,7 +15,7 @@ from gateway.embedded.process import SetupError
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.operating import members_of, rest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 FLIGHTS = [Flight(("", at), "UA", b"N%d" % (at % 7), b'{"flight": %d}' % at) for at in range(50)]
 

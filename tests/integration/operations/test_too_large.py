@@ -74,6 +74,7 @@ def test_an_operator_skips_it(
     member.close()
 
 
+@pytest.mark.deep
 def test_a_group_whose_policy_is_to_drop_goes_on_by_itself(
     gateway: GatewayProcess,
     kafka: KafkaCluster,
@@ -105,6 +106,7 @@ def test_a_group_whose_policy_is_to_drop_goes_on_by_itself(
         one.close()
 
 
+@pytest.mark.deep
 def test_a_skip_outlives_a_restart(
     kafka: KafkaCluster,
     topic: Callable[..., str],

@@ -178,6 +178,7 @@ def test_two_kinds_of_producers_one_of_them_frozen(
     assert_whole_and_in_order(deliveries, sent)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("node", [{**QUICK, "delivery_timeout_ms": 2_000}], indirect=True)
 def test_the_gateway_is_killed_at_each_step(
     node: GatewayProcess,

@@ -20,7 +20,7 @@ from tests.rig.apicurio import served_apicurio
 from tests.rig.patience import wait_until
 from tests.rig.schema_registry.site import HTTP, Site, served_registry, version
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")

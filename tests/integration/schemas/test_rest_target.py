@@ -225,6 +225,7 @@ def status(site: Site) -> str:
     return ended.stdout
 
 
+@pytest.mark.deep
 def test_killed_at_any_moment(site: Site, registry: str) -> None:
     source = killed(site, KILLS)
     expected = {
@@ -242,6 +243,7 @@ def test_killed_at_any_moment(site: Site, registry: str) -> None:
         wait_until(lambda: _modes(registry, expected) == set(), what="no mode", deadline_s=30)
 
 
+@pytest.mark.deep
 def test_killed_while_it_writes_a_log(
     kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
 ) -> None:
@@ -277,6 +279,7 @@ def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:
     return {it for it in subjects if "mode" in get(registry, f"/mode/{it}")}
 
 
+@pytest.mark.deep
 def test_a_second_process_is_refused(site: Site) -> None:
     site.register([version("acme-x-value", 1, 1, record("X"))])
     with site.running() as first:

@@ -119,6 +119,7 @@ def test_avro_with_a_reference(
     assert read == {"customer": {"name": "Ann"}}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["json", "protobuf"])
 def test_other_types(
     views: Views,
@@ -133,6 +134,7 @@ def test_other_types(
     assert kind.read(b, topic, carried(views, topic, value)) == kind.datum
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "document"),
     [("avro", {"customer": {"name": "Ann"}}), ("protobuf", {"name": "Ann"}), ("json", {"a": 1})],
@@ -158,6 +160,7 @@ def test_an_operator_sees_a_value_by_its_schema(
     assert str(0x7F000000) in missing.problem
 
 
+@pytest.mark.deep
 def test_written_on_b_by_its_logical_subject(
     views: Views,
     fresh_name: Callable[[str], str],

@@ -158,6 +158,7 @@ def test_librdkafka(
     round_trip(tmp_path, topic, fresh_name, client)
 
 
+@pytest.mark.deep
 def test_librdkafka_over_server_names(
     front: Front, kafka: KafkaCluster, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ def test_java(
     assert sorted(shared) == sorted(lines)
 
 
+@pytest.mark.deep
 def test_aiokafka(front: Front, kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> None:
     topic = fresh_name("aiokafka")
     create_topic(kafka.bootstrap_servers, topic)
