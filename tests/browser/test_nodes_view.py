@@ -14,7 +14,7 @@ from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.nodes.site import Nodes
 from tests.rig.browser import CHROMIUM, DESKTOP, PHONE, Tab, chromium, tab
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 ADMIN, OPERATOR = "keyway_admin-of-nodes", "keyway_operator-of-nodes"
 

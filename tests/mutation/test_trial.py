@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.rig.patience import patient_s
+
+pytestmark = pytest.mark.deep
 
 ROOT = Path(__file__).resolve().parents[2]
 

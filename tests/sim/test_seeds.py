@@ -13,7 +13,11 @@ from tests.sim.faults import Faults, draw
 from tests.sim.world import World, run
 
 CHUNK = 25
-SEEDS = range(250)  # make sim hunts on
+SEEDS, DEEP_SEEDS = range(100), range(100, 250)  # make sim hunts on
+FIRST_ONES = (
+    *SEEDS[::CHUNK],
+    *(pytest.param(first, marks=pytest.mark.deep) for first in DEEP_SEEDS[::CHUNK]),
+)
 
 # Seeds that failed. One stands for its story only as long as the draw stays as it is, so each
 # lesson also has a test of its own, named here.
@@ -25,7 +29,7 @@ TAUGHT = [
 ]
 
 
-@pytest.mark.parametrize("first", SEEDS[::CHUNK])
+@pytest.mark.parametrize("first", FIRST_ONES)
 def test_seeds(first: int) -> None:
     for seed in range(first, first + CHUNK):
         try:

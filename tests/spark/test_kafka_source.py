@@ -114,6 +114,7 @@ def test_aggregate_of_the_demo(spark: SparkSession, front: str, filled: str) -> 
     assert {row["carrier"]: row["count"] for row in rows} == expected
 
 
+@pytest.mark.deep
 def test_stream_goes_on_where_its_checkpoint_ended(
     spark: SparkSession, kafka: KafkaCluster, front: str, filled: str, tmp_path: Path
 ) -> None:

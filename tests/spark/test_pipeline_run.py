@@ -139,6 +139,7 @@ def test_every_record_is_where_it_belongs_once(
     assert json.loads(origin[1] or b"")["offset"] == 5
 
 
+@pytest.mark.deep
 def test_the_group_shows_the_pipeline_s_lag(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_log_that_ends_in_aborted_records_leaves_no_lag_and_no_loss(
     assert run(spark, made()).counts.written == 2
 
 
+@pytest.mark.deep
 def test_latest_leaves_out_what_was_there_and_nothing_after(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:
@@ -187,6 +189,7 @@ def test_latest_leaves_out_what_was_there_and_nothing_after(
     assert run(spark, made(start="latest")).counts.written == 3
 
 
+@pytest.mark.deep
 def test_it_goes_on_while_it_runs_and_stops_when_told(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:
@@ -213,6 +216,7 @@ def test_it_goes_on_while_it_runs_and_stops_when_told(
     assert len(committed(kafka, f"{name}-masked")) == 4
 
 
+@pytest.mark.deep
 def test_a_topic_with_fewer_partitions_is_refused_before_anything_is_read(
     spark: SparkSession, kafka: KafkaCluster, made: Callable[..., Pipeline], name: str
 ) -> None:

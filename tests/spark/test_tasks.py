@@ -295,6 +295,7 @@ def test_a_dead_letter_that_is_refused_stops_the_topic(
     assert (result["position"], values(kafka, to), values(kafka, letters)) == (2, SENT[:2], [])
 
 
+@pytest.mark.deep
 def test_a_topic_that_is_gone_is_no_reason_to_leave_records_out(
     writing: Callable[..., Writing], fresh_name: Callable[[str], str], topic: Callable[..., str]
 ) -> None:

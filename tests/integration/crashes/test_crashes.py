@@ -174,6 +174,7 @@ def fetched_offsets(session: ShareSession, count: int) -> set[int]:
     return found
 
 
+@pytest.mark.deep
 def test_a_planned_stop_counts_nothing_as_done(
     kafka: KafkaCluster, topic: Topic, fresh_name: Name, tmp_path: Path
 ) -> None:
@@ -406,6 +407,7 @@ def test_a_connection_that_ends_with_an_acknowledgement_under_way(
     member.close()
 
 
+@pytest.mark.deep
 def test_a_member_and_the_gateway_die_together(
     site: Site,
     load: Load,

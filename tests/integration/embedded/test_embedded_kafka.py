@@ -28,6 +28,7 @@ def test_records_are_read_back_in_order(kafka: KafkaCluster, topic: Callable[...
     assert read == [(at, key, value) for at, (key, value) in enumerate(sent)]
 
 
+@pytest.mark.deep
 def test_second_broker_dies_and_comes_back(
     kafka_pair: KafkaCluster, fresh_name: Callable[[str], str]
 ) -> None:
@@ -64,6 +65,7 @@ def test_taken_port_is_one_clear_line() -> None:
             holder.terminate()
 
 
+@pytest.mark.deep
 def test_broker_that_cannot_start_says_why() -> None:
     cluster = KafkaCluster(1, properties={"authorizer.class.name": "no.such.Authorizer"})
     with pytest.raises(SetupError, match=r"no\.such\.Authorizer"):

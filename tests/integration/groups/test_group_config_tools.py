@@ -72,6 +72,7 @@ def test_kafka_configs_sets_and_shows(
     member.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("reset", "wanted"),
     [
@@ -131,6 +132,7 @@ def test_the_isolation_level_changes_while_the_group_works(
     member.close()
 
 
+@pytest.mark.deep
 def test_renewing_keeps_locks_that_would_have_run_out(
     kafka: KafkaCluster,
     gateway: GatewayProcess,

@@ -166,6 +166,7 @@ def test_changed_while_records_are_in_flight(
     two.close()
 
 
+@pytest.mark.deep
 def test_kept_over_a_restart_and_taken_back(gateway: GatewayProcess, fresh_name: Names) -> None:
     group = fresh_name("kept/?&")
     body = swapped("a*", "grün*")
@@ -223,6 +224,7 @@ def test_command_line(gateway: GatewayProcess, fresh_name: Names) -> None:
     )
 
 
+@pytest.mark.deep
 def test_changed_by_command_under_load(
     gateway: GatewayProcess,
     topic: Topic,

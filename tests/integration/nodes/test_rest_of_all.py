@@ -98,9 +98,13 @@ def test_each_node_shows_and_does_what_all_can(
 
         wait_until(seen, what="the overview of both", deadline_s=60)
         assert asked(node, "/v1/overview", "some")[1]["groups"] == []
-        status, past = asked(node, f"/v1/history?group={group}")
-        assert (status, past["group"], past.get("unanswered")) == (200, group, None)
-        assert [it["topic"] for it in past["topics"]] == [topic]
+
+        def kept(node: GatewayProcess = node) -> bool:
+            status, past = asked(node, f"/v1/history?group={group}")
+            assert (status, past["group"], past.get("unanswered")) == (200, group, None)
+            return [line["topic"] for line in past["topics"]] == [topic]
+
+        wait_until(kept, what="the first look of the group's history", deadline_s=60)
         found = asked(node, f"/v1/keys?group={group}&key=k7")[1]["keys"]
         assert [it["topic"] for it in found] == [topic]
         status, said = asked(node, f"/v1/groups/{group}", method="DELETE")

@@ -270,6 +270,7 @@ def test_exact(exact: Rows, name: str, new: int, replay: int) -> None:
     assert (row.new, row.replay, row.refusals) == (new, replay, ())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "new"),
     [
@@ -288,6 +289,7 @@ def test_by_timestamp(by_time: Rows, name: str, new: int) -> None:
     assert (row.new, row.refusals) == (new, ())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "refusals"),
     [

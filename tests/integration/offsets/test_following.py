@@ -113,6 +113,7 @@ def test_metadata_is_the_same_byte_for_byte(
     assert here.metadata.rstrip("\0") == metadata
 
 
+@pytest.mark.deep
 def test_flags_in_metadata_are_an_option(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from tests.rig.inflating import with_a_bomb
 from tests.rig.operating import keyway, metrics, rest, windows_of
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 ANSWER_S_MAX = 120.0
 SAID = f"too large when decompressed: more than {BODY_BYTES_MAX:,} bytes (MESSAGE_TOO_LARGE)"
@@ -74,7 +74,6 @@ def test_an_operator_skips_it(
     member.close()
 
 
-@pytest.mark.deep
 def test_a_group_whose_policy_is_to_drop_goes_on_by_itself(
     gateway: GatewayProcess,
     kafka: KafkaCluster,
@@ -106,7 +105,6 @@ def test_a_group_whose_policy_is_to_drop_goes_on_by_itself(
         one.close()
 
 
-@pytest.mark.deep
 def test_a_skip_outlives_a_restart(
     kafka: KafkaCluster,
     topic: Callable[..., str],

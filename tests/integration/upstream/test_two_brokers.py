@@ -238,6 +238,7 @@ def test_produce_at_a_broker_that_does_not_lead(
     assert addresses[2] == pair_gateway.address_of(2)
 
 
+@pytest.mark.deep
 def test_a_broker_stops_and_returns(
     pair_gateway: GatewayProcess,
     kafka_pair: KafkaCluster,

@@ -7,10 +7,14 @@ import pytest
 from tests.sim.repartition.world import World
 
 CHUNK = 10
-SEEDS = range(100)
+SEEDS, DEEP_SEEDS = range(30), range(30, 100)
+FIRST_ONES = (
+    *SEEDS[::CHUNK],
+    *(pytest.param(first, marks=pytest.mark.deep) for first in DEEP_SEEDS[::CHUNK]),
+)
 
 
-@pytest.mark.parametrize("first", SEEDS[::CHUNK])
+@pytest.mark.parametrize("first", FIRST_ONES)
 def test_seeds(first: int) -> None:
     for seed in range(first, first + CHUNK):
         try:
