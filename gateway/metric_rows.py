@@ -68,7 +68,7 @@ class Rows:
         form = "{" + ",".join(f'{label}="%s"' for label in self.names) + "}" if self.names else ""
         for at in range(0, len(self._rows), ROWS_AT_ONCE):
             portion = self._rows[at : at + ROWS_AT_ONCE]
-            lines = [f"{name}{labels.text(form)} {_figure(it)}\n" for labels, it in portion]
+            lines = [f"{name}{labels.text(form)} {_figure(value)}\n" for labels, value in portion]
             yield "".join(lines).encode()
 
 

@@ -233,7 +233,9 @@ class Unreliable:
 
     def key_stats(self, key: bytes) -> KeyStats:
         """O(waiting records)."""
-        offsets = [offset for box in self._outboxes for offset, it in box.records() if it == key]
+        offsets = [
+            offset for box in self._outboxes for offset, held in box.records() if held == key
+        ]
         owner = self._owner_of(key, 0)
         member_id = None if owner is None else owner.member_id
         if not offsets:

@@ -79,7 +79,7 @@ def _of_sentinels(url: str) -> RedisAddress:
     if "@" in said.path:
         raise ValueError  # The rest of a password with a slash in it; its start passes for a host.
     user, _, hosts = said.netloc.rpartition("@")
-    sentinels = tuple(_place(it) for it in hosts.split(","))
+    sentinels = tuple(_place(sentinel) for sentinel in hosts.split(","))
     if len(sentinels) > SENTINELS_MAX:
         raise _Refused(f"more than {SENTINELS_MAX} Sentinels")
     name, _, database = said.path.removeprefix("/").partition("/")
@@ -88,11 +88,15 @@ def _of_sentinels(url: str) -> RedisAddress:
     if database and not database.isdecimal():
         raise _Refused("behind the name of the primary comes the number of its database, as in /0")
     asked = parse_qsl(said.query)
-    rest = urlencode([it for it in asked if it[0] not in _OF_SENTINELS])
+    rest = urlencode([parameter for parameter in asked if parameter[0] not in _OF_SENTINELS])
     server = f"{_SENTINEL[said.scheme]}://{user}{'@' if user else ''}primary/{database}?{rest}"
     options: dict[str, Any] = dict(parse_url(server))
     del options["host"]
-    of_sentinels = {it.removeprefix("sentinel_"): text for it, text in asked if it in _OF_SENTINELS}
+    of_sentinels = {
+        parameter.removeprefix("sentinel_"): text
+        for parameter, text in asked
+        if parameter in _OF_SENTINELS
+    }
     return RedisAddress(
         f"{unquote(name)} of Sentinels {', '.join(f'{host}:{port}' for host, port in sentinels)}",
         (*_secrets(options), *_secrets(of_sentinels)),

@@ -304,7 +304,7 @@ class RedisStore:
         answers: list[Any] = []
         for count, answer in zip(counts, await line.call(data, len(counts)), strict=True):
             answers += answer if isinstance(answer, list) else [answer] * count
-        if any(isinstance(it, RedisError) and is_no_primary(str(it)) for it in answers):
+        if any(isinstance(reply, RedisError) and is_no_primary(str(reply)) for reply in answers):
             line.end(RedisError("it is not the primary any more"))
         unknown = [at for at, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown and again:  # Redis was restarted or its scripts flushed; they did nothing.

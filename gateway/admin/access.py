@@ -82,7 +82,7 @@ class Access:
     def guarded(self, operation: Operation, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, for callers who may use it; every change and every refusal is audited."""
         action = operation.action or f"{operation.method} {operation.path}"
-        parameters = [it.name for it in (*operation.query, *operation.optional)]
+        parameters = [parameter.name for parameter in (*operation.query, *operation.optional)]
 
         async def guard(request: Request) -> Response:
             request.state.subject = Subject()

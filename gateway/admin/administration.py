@@ -40,7 +40,12 @@ def administration_routes(administration: GroupAdministration) -> list[Route]:
 
 def _row(group: str, settings: Sequence[Setting]) -> SettingsRow:
     rows = [
-        SettingRow(name=it.name, value=it.value, origin=it.origin, kafka_name=it.kafka_name)
-        for it in settings
+        SettingRow(
+            name=setting.name,
+            value=setting.value,
+            origin=setting.origin,
+            kafka_name=setting.kafka_name,
+        )
+        for setting in settings
     ]
     return SettingsRow(group=group, settings=rows)

@@ -101,7 +101,7 @@ AFTER_OFFSET = _text("after", "The `next` of the page before.", pattern="^[A-Za-
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
-REASON = _text("reason", "Only those parked for this.", enum=[it.value for it in Reason])
+REASON = _text("reason", "Only those parked for this.", enum=[reason.value for reason in Reason])
 KEY_GLOB = _text(
     "key",
     "Only keys that match this glob (`*`, `?`), for those who may see keys.",

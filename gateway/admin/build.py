@@ -132,8 +132,14 @@ def traffic(listen: ListenRoom) -> TrafficRow:
         bytes_from_clients=counters.bytes_from_clients,
         bytes_to_clients=counters.bytes_to_clients,
         requests={ApiKey(key).name.lower(): count for key, count in apis.requests.items()},
-        answered={ApiKey(key).name.lower(): list(it.buckets) for key, it in apis.times.items()},
-        waited={ApiKey(key).name.lower(): list(it.buckets) for key, it in apis.waits.items()},
+        answered={
+            ApiKey(key).name.lower(): list(histogram.buckets)
+            for key, histogram in apis.times.items()
+        },
+        waited={
+            ApiKey(key).name.lower(): list(histogram.buckets)
+            for key, histogram in apis.waits.items()
+        },
         bounds_ms=list(BOUNDS_MS),
         throttled_ms=sum(apis.throttled_ms.values()),
     )

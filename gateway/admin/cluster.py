@@ -163,7 +163,7 @@ def _nowhere(
 ) -> Exception:
     """No node has it. A node that does not answer may have it, so that is no 404."""
     if unanswered and _status(own) in _NOT_HERE:
-        names = "; ".join(f"node {it['node']!r}: {it['reason']}" for it in unanswered)
+        names = "; ".join(f"node {silent['node']!r}: {silent['reason']}" for silent in unanswered)
         return HTTPException(503, f"{_text(own)} at the nodes that answer; {names}")
     refusals = [reply for reply in replies if reply.status == 409]
     if _status(own) == 404 and refusals:
@@ -197,7 +197,7 @@ def _merged(operation: Operation, request: Request, answers: Answers) -> Row:
     if path == "/v1/groups/{group}":
         return merging.description(answers)
     if path == "/v1/history":
-        return nodes_at_a_glance.history([dict(it) for it in answers])
+        return nodes_at_a_glance.history([dict(answer) for answer in answers])
     if path == "/v1/keys":
         if {"key", "key_base64", "key_hash"} & set(request.query_params):
             return merging.named_keys(answers, _limit(request, KEYS_MAX))

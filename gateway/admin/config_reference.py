@@ -79,7 +79,7 @@ def _sections(model: type[BaseModel]) -> Iterator[str]:
             yield _row(_cells(name, option, section, definitions))
             below += _objects_of(f"{place}.{name}".lstrip("."), option, definitions)
         # A node of the tree holds nodes: each model has one section below the same parent.
-        waiting = [(at, it) for at, it in below if it is not section] + waiting
+        waiting = [(at, inner) for at, inner in below if inner is not section] + waiting
 
 
 def _objects_of(
@@ -97,9 +97,10 @@ def _shapes(option: Schema, definitions: dict[str, Schema]) -> list[Schema]:
     """The alternatives of an option, without null."""
     alternatives: list[Schema] = option.get("anyOf") or option.get("oneOf") or [option]
     resolved = [
-        definitions[it["$ref"].rpartition("/")[2]] if "$ref" in it else it for it in alternatives
+        definitions[shape["$ref"].rpartition("/")[2]] if "$ref" in shape else shape
+        for shape in alternatives
     ]
-    return [it for it in resolved if it.get("type") != "null"]
+    return [shape for shape in resolved if shape.get("type") != "null"]
 
 
 def _cells(
@@ -108,7 +109,7 @@ def _cells(
     shapes = _shapes(option, definitions)
     return (
         f"`{name}`",
-        " or ".join(_type(it, definitions) for it in shapes),
+        " or ".join(_type(shape, definitions) for shape in shapes),
         _unit(name, option, shapes),
         _default(name, option, section),
         _limits(option, shapes, definitions),
@@ -122,7 +123,9 @@ def _type(shape: Schema, definitions: dict[str, Schema]) -> str:
     if "enum" in shape:
         return "choice"
     if shape.get("type") == "array":
-        inner = " or ".join(_type(it, definitions) for it in _shapes(shape["items"], definitions))
+        inner = " or ".join(
+            _type(entry, definitions) for entry in _shapes(shape["items"], definitions)
+        )
         return f"list of {inner}"
     if shape.get("type") == "object":
         return "names and texts"
@@ -143,7 +146,7 @@ def _unit(name: str, option: Schema, shapes: list[Schema]) -> str:
     for ending, unit in _UNITS.items():
         if name.endswith(ending):
             return unit
-    if any(it.get("type") in ("integer", "number") and _range(it) != _PORT for it in shapes):
+    if any(each.get("type") in ("integer", "number") and _range(each) != _PORT for each in shapes):
         raise ValueError(f"{name}: its unit is neither in its name nor in its model")
     return ""
 
@@ -165,7 +168,7 @@ def _limits(option: Schema, shapes: list[Schema], definitions: dict[str, Schema]
     found: list[str] = []
     for shape in shapes:
         if "enum" in shape:
-            found.append(", ".join(f"`{it}`" for it in shape["enum"]))
+            found.append(", ".join(f"`{choice}`" for choice in shape["enum"]))
         found.append(_between(*_range(shape)))
         entries = "entry" if shape.get("minItems") == 1 and "maxItems" not in shape else "entries"
         found.append(_between(shape.get("minItems"), shape.get("maxItems"), f" {entries}"))
@@ -178,7 +181,7 @@ def _limits(option: Schema, shapes: list[Schema], definitions: dict[str, Schema]
         if shape.get("type") == "array":
             each = _limits({}, _shapes(shape["items"], definitions), definitions)
             found.append(each and f"each {each}")
-    return "; ".join(it for it in found if it)
+    return "; ".join(limit for limit in found if limit)
 
 
 def _range(shape: Schema) -> tuple[float | None, float | None]:
@@ -199,7 +202,7 @@ def _described(name: str, schema: Schema) -> str:
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(it.replace("|", "\\|") for it in cells) + " |\n"
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 if __name__ == "__main__":

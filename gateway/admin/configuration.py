@@ -73,9 +73,10 @@ class Configuration:
         for name, was in rules.items():
             if self.filters.rules(name) != was:
                 self.groups.filters_changed(name)
-        left = {it.option for it in self._differences(new)}
+        left = {difference.option for difference in self._differences(new)}
         row = ReloadRow(
-            reloaded=[it.option for it in before if it.option not in left], restart=sorted(left)
+            reloaded=[difference.option for difference in before if difference.option not in left],
+            restart=sorted(left),
         )
         log.info("config_reloaded", reloaded=row.reloaded, restart=row.restart)
         return row
@@ -110,8 +111,8 @@ def _options(value: object, place: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _options(getattr(value, name), f"{place}.{name}".lstrip("."))
-    elif isinstance(value, tuple) and any(isinstance(it, BaseModel) for it in value):
-        for at, it in enumerate(value):
-            yield from _options(it, f"{place}.{at}")
+    elif isinstance(value, tuple) and any(isinstance(entry, BaseModel) for entry in value):
+        for at, entry in enumerate(value):
+            yield from _options(entry, f"{place}.{at}")
     else:
         yield place, value

@@ -92,7 +92,9 @@ def _carries_seen(caller: Caller, groups: Groups, connection: ConnectionId) -> b
 
 
 def _members(caller: Caller, groups: Groups, connection: ConnectionId) -> list[str]:
-    carried = sorted(it for it in groups.carried.of(connection) if caller.sees(it[0]))
+    carried = sorted(
+        membership for membership in groups.carried.of(connection) if caller.sees(membership[0])
+    )
     return [f"{group}/{member}" for group, member in carried[:CONNECTION_MEMBERS_SHOWN]]
 
 
@@ -146,7 +148,7 @@ def _brokers(
     return BrokerList(
         bootstrap=None if first is None else f"{first.host}:{first.port}",
         bootstrap_connections=clients[None],
-        brokers=[row(it) for it in page],
+        brokers=[row(broker) for broker in page],
         next=following,
     )
 

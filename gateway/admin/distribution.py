@@ -76,7 +76,8 @@ class Distribution:
             file=str(self.clusters_file),
             tree=_tree_row(config.tree),
             links=[
-                LinkRow(source=it.source, level=it.level, targets=[*it.targets]) for it in links
+                LinkRow(source=link.source, level=link.level, targets=[*link.targets])
+                for link in links
             ],
             primary=config.schemas.primary,
         )
@@ -112,7 +113,7 @@ def _not_configured() -> HTTPException:
 
 def _tree_row(node: TreeNode) -> TreeRow:
     assert node.level is not None, "the file was checked"
-    below = [it if isinstance(it, str) else _tree_row(it) for it in node.children]
+    below = [child if isinstance(child, str) else _tree_row(child) for child in node.children]
     return TreeRow(level=node.level, children=below)
 
 

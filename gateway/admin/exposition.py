@@ -59,7 +59,7 @@ def _slices(family: Metric) -> Iterator[list[Sample]]:
     apart = tuple(family.name + ending for ending in _APART)
     several = [
         [sample for sample in family.samples if sample.name not in apart],
-        *([it for it in family.samples if it.name == name] for name in sorted(apart)),
+        *([sample for sample in family.samples if sample.name == name] for name in sorted(apart)),
     ]
     yield several[0][:SAMPLES_AT_ONCE]
     for samples in (several[0][SAMPLES_AT_ONCE:], *several[1:]):

@@ -64,12 +64,12 @@ def filter_routes(filters: KeyFilters, groups: Groups, effects: FilterEffects) -
         effect = await effects.of(group, None if body.rules is None else _parsed(body.rules))
         members = [
             MemberGlobs(
-                member_id=it.member_id,
-                client_id=it.client_id,
-                before=[_text(glob) for glob in it.before],
-                after=[_text(glob) for glob in it.after],
+                member_id=member.member_id,
+                client_id=member.client_id,
+                before=[_text(glob) for glob in member.before],
+                after=[_text(glob) for glob in member.after],
             )
-            for it in effect.members
+            for member in effect.members
         ]
         keys = MovedKeys(known=effect.known, moved=effect.moved, dropped=effect.dropped)
         return answered(FilterPreview(group=group, members=members, keys=keys))

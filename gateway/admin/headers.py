@@ -25,7 +25,7 @@ def shown_headers(found: RecordStart | None) -> ShownHeaders:
     if found is None:
         return ShownHeaders()
     return ShownHeaders(
-        headers=[_row(it) for it in found.headers],
+        headers=[_row(header) for header in found.headers],
         headers_count=found.headers_count,
         timestamp_ms=None if found.timestamp < 0 else found.timestamp,
     )

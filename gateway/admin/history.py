@@ -35,12 +35,12 @@ def history_routes(offsets: GroupOffsets, histories: GroupHistories) -> list[Rou
 
 def _row(topic: str | None, history: History) -> HistoryRow:
     points = list(history.points())
-    flows = [[None if it is None else round(it, 3) for it in point.flow] for point in points]
+    flows = [[None if rate is None else round(rate, 3) for rate in point.flow] for point in points]
     return HistoryRow(
         topic=topic,
         at_ms=[point.at_ms for point in points],
         lag=[point.lag for point in points],
-        produced=[it[0] for it in flows],
-        delivered=[it[1] for it in flows],
-        settled=[it[2] for it in flows],
+        produced=[flow[0] for flow in flows],
+        delivered=[flow[1] for flow in flows],
+        settled=[flow[2] for flow in flows],
     )

@@ -64,7 +64,7 @@ def node_routes(owners: SharedOwners | None, tokens: Tokens) -> list[Route]:
             # Of a name that is not known: a proof that nobody can check.
             key = tokens.sha256_of(name or "") or secrets.token_bytes(32)
         node, incarnation = shared.identity
-        address = next((it.facts["admin"] for it in shared.rows if it.node.id == node), "")
+        address = next((row.facts["admin"] for row in shared.rows if row.node.id == node), "")
         return answered(NodeProof(node=node, proof=proof(key, node, incarnation, address, nonce)))
 
     return [

@@ -27,8 +27,14 @@ _SECURITY = {  # of a node with tokens
 
 
 def document() -> dict[str, Any]:
-    models = {Problem, *(it.answer for it in OPERATIONS), *(it.body for it in OPERATIONS)}
-    wanted = sorted((it for it in models if it is not None), key=lambda it: it.__name__)
+    models = {
+        Problem,
+        *(known.answer for known in OPERATIONS),
+        *(known.body for known in OPERATIONS),
+    }
+    wanted = sorted(
+        (model for model in models if model is not None), key=lambda model: model.__name__
+    )
     _, schemas = models_json_schema(
         [(model, "validation") for model in wanted], ref_template=f"{_SCHEMAS}{{model}}"
     )
@@ -57,9 +63,9 @@ def _described(operation: Operation) -> dict[str, Any]:
     if operation.role is not None:
         described |= {"security": [{"token": []}, {"session": []}], "x-role": operation.role.value}
     parameters = [
-        *(_parameter(it, "path") for it in operation.in_path),
-        *(_parameter(it, "query") for it in operation.query),
-        *(_parameter(it, "query", required=False) for it in operation.optional),
+        *(_parameter(parameter, "path") for parameter in operation.in_path),
+        *(_parameter(parameter, "query") for parameter in operation.query),
+        *(_parameter(parameter, "query", required=False) for parameter in operation.optional),
     ]
     if parameters:
         described["parameters"] = parameters

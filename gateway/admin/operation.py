@@ -54,7 +54,7 @@ class Operation:
 
     @property
     def in_path(self) -> tuple[Parameter, ...]:
-        return tuple(it for it in (GROUP,) if f"{{{it.name}}}" in self.path)
+        return tuple(parameter for parameter in (GROUP,) if f"{{{parameter.name}}}" in self.path)
 
     @property
     def of_group(self) -> bool:

@@ -107,7 +107,7 @@ def _place(request: Request, form: str, count: int) -> tuple[str, list[int]]:
     if not text:
         return "", [-1] * count
     topic, *numbers = text.rsplit("-", count)
-    fit = all(it.isascii() and it.isdecimal() and len(it) < 20 for it in numbers)
+    fit = all(digits.isascii() and digits.isdecimal() and len(digits) < 20 for digits in numbers)
     if not topic or len(numbers) < count or not fit:
         raise HTTPException(400, f"after={text!r} is no {form}")
-    return topic, [int(it) for it in numbers]
+    return topic, [int(digits) for digits in numbers]

@@ -64,7 +64,7 @@ def parked_routes(
         key = request.query_params.get("key")
         if key is not None:
             require_keys(request, "keys")
-        reason = one_of(request, "reason", [it.value for it in Reason])
+        reason = one_of(request, "reason", [known.value for known in Reason])
         choice = Choice(
             topic=request.query_params.get("topic"),
             partition=None if partition == ANY else partition,
@@ -88,12 +88,12 @@ def parked_routes(
         wanted = ALL if isinstance(body.offsets, str) else shown_first(body.offsets)
         concerns(request, topic=body.topic, partition=body.partition, offsets=f"{verb} {wanted}")
         decided = await parked.release(body.group, _choice(body), body.action)
-        records = sum(len(it.offsets) for it in decided)
+        records = sum(len(decision.offsets) for decision in decided)
         if body.partition is None:
             concerns(request, offsets=f"{verb} {records} of {len(decided)} partitions")
         else:
             concerns(request, offsets=f"{verb} {shown_first(decided[0].offsets)}")
-        partitions = [_decided(it) for it in decided]
+        partitions = [_decided(decision) for decision in decided]
         return answered(
             Released(group=body.group, action=body.action, records=records, partitions=partitions)
         )

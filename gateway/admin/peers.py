@@ -73,7 +73,7 @@ class Peers:
     def others(self) -> Sequence[NodeRow]:
         """The live ones."""
         rows = self.owners.rows
-        alive = [it for it in rows if it.alive_ms > 0 and it.node.id != self.owners.node_id]
+        alive = [row for row in rows if row.alive_ms > 0 and row.node.id != self.owners.node_id]
         return alive[:PEERS_MAX]
 
     async def ask_all(self, question: Question) -> list[Reply]:

@@ -109,4 +109,6 @@ def _row(move: Move) -> SeekRow:
 def _shown(moves: Sequence[Move]) -> str:
     """For the audit."""
     made = [move for move in moves if move.new is not None]
-    return shown_first([f"{it.topic}-{it.partition}: {it.old} to {it.new}" for it in made], ", ")
+    return shown_first(
+        [f"{move.topic}-{move.partition}: {move.old} to {move.new}" for move in made], ", "
+    )

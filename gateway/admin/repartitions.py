@@ -26,7 +26,9 @@ from gateway.repartition.status import Status, status_of
 def repartition_routes(repartitions: Repartitions) -> list[Route]:
     async def listed(request: Request) -> Response:
         topic = request.query_params.get("topic")
-        chosen = [it for name, it in sorted(repartitions.records.items()) if topic in (None, name)]
+        chosen = [
+            record for name, record in sorted(repartitions.records.items()) if topic in (None, name)
+        ]
         rows = [_row(await status_of(repartitions, record)) for record in chosen]
         return answered(RepartitionList(repartitions=rows))
 
@@ -83,8 +85,10 @@ def _row(status: Status) -> RepartitionRow:
         groups=list(record.groups),
         unordered=list(record.unordered),
         producers=[
-            ProducerRow(connection=it.connection, client=it.client, client_id=it.client_id)
-            for it in status.producers
+            ProducerRow(
+                connection=producer.connection, client=producer.client, client_id=producer.client_id
+            )
+            for producer in status.producers
         ],
         partitions=[
             BoundaryRow(
@@ -93,9 +97,11 @@ def _row(status: Status) -> RepartitionRow:
             for partition in range(record.before)
         ],
         left=[
-            LeftRow(group=it.group, partition=it.partition, records=it.offsets, keys=it.keys)
-            for it in status.left
-            if it.offsets or it.keys
+            LeftRow(
+                group=group.group, partition=group.partition, records=group.offsets, keys=group.keys
+            )
+            for group in status.left
+            if group.offsets or group.keys
         ],
         late_records=status.late_records,
         late_partitions=list(status.late_partitions),

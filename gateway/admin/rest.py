@@ -83,7 +83,7 @@ from gateway.windows.table import WindowTable
 READY = "/health/ready"
 METRICS = "/metrics"
 
-_OPERATIONS = {(it.method, it.path): it for it in OPERATIONS}
+_OPERATIONS = {(operation.method, operation.path): operation for operation in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def _after(request: Request) -> Place | None:
         padding = "=" * (-len(text) % 4)
         place = json.loads(base64.b64decode(text + padding, altchars=b"-_", validate=True))
         group, topic, partition, cluster = place
-        if [type(it) for it in place] == [str, str, int, str]:
+        if [type(part) for part in place] == [str, str, int, str]:
             return Place(group, topic, partition, cluster)
     except (ValueError, TypeError, RecursionError):
         pass

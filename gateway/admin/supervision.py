@@ -34,12 +34,12 @@ def supervision_routes(
     async def reload_tls(_: Request) -> Response:
         rows = [
             PortCertificates(
-                listener=it.port,
+                listener=port.port,
                 reloaded=done,
-                problem=it.problem,
-                expires_ms=min(each.expires_s for each in it.expiring) * 1000,
+                problem=port.problem,
+                expires_ms=min(certificate.expires_s for certificate in port.expiring) * 1000,
             )
-            for it, done in certificates.reload()
+            for port, done in certificates.reload()
         ]
         return answered(TlsReloadRow(listeners=rows))
 
@@ -50,7 +50,7 @@ def supervision_routes(
 
         def kept(row: AuditRow) -> bool:
             return row.id < after and all(
-                it in (None, getattr(row, name)) for name, it in wanted.items()
+                value in (None, getattr(row, name)) for name, value in wanted.items()
             )
 
         page, more = await page_of(audit.rows(), 0, limit, kept)

@@ -84,7 +84,8 @@ class Tokens:
 
     def replace(self, sections: Sequence[TokenSection]) -> None:
         self._tokens = tuple(
-            _Token(bytes.fromhex(it.sha256.get_secret_value()), _caller(it)) for it in sections
+            _Token(bytes.fromhex(section.sha256.get_secret_value()), _caller(section))
+            for section in sections
         )
 
     @property
@@ -93,7 +94,7 @@ class Tokens:
 
     def sha256_of(self, name: str) -> bytes | None:
         """Of the token with this name."""
-        return next((it.sha256 for it in self._tokens if it.caller.name == name), None)
+        return next((token.sha256 for token in self._tokens if token.caller.name == name), None)
 
     def caller(self, sha256: bytes) -> Caller | None:
         """The owner of the token with this hash. Compares with every token, each in constant time:

@@ -83,7 +83,7 @@ def _text(value: bytes) -> str | None:
         if error.reason != "unexpected end of data":
             return None
         text = value[: error.start].decode()  # a character that the cut has parted
-    return text if all(it.isprintable() or it in "\t\r\n" for it in text) else None
+    return text if all(char.isprintable() or char in "\t\r\n" for char in text) else None
 
 
 def _masked(document: object, globs: Sequence[str]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _masked(document: object, globs: Sequence[str]) -> dict[str, Any]:
 def _without(document: object, path: str, globs: Sequence[str], masked: list[str]) -> object:
     """A list is no part of a path: all of its entries have that of the list."""
     if isinstance(document, list):
-        return [_without(it, path, globs, masked) for it in document]
+        return [_without(entry, path, globs, masked) for entry in document]
     if not isinstance(document, dict):
         return document
     shown: dict[str, Any] = {}

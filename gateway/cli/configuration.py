@@ -84,15 +84,15 @@ def _asked(admin: str) -> Answer[ConfigRow]:
 
 
 def _print_differences(row: ConfigRow) -> None:
-    print_table(_DIFFERENCE, [_difference(it) for it in row.differences])
+    print_table(_DIFFERENCE, [_difference(difference) for difference in row.differences])
     if row.file is None:
         print_line("the node runs with defaults: it has no file")
 
 
-def _difference(it: OptionDifference) -> tuple[object, ...]:
+def _difference(difference: OptionDifference) -> tuple[object, ...]:
     return (
-        *(it.option, json.dumps(it.running), json.dumps(it.file)),
-        "by a reload" if it.reload else "by a restart",
+        *(difference.option, json.dumps(difference.running), json.dumps(difference.file)),
+        "by a reload" if difference.reload else "by a restart",
     )
 
 
@@ -110,14 +110,14 @@ def audit(
     def look() -> View:
         given = {"who": who, "group": group, "action": action}
         found = ask_all(admin, "/v1/audit", AuditList, "audit", limit, **given)
-        return table_view(found.raw, _AUDIT, [_audited(it) for it in found.rows])
+        return table_view(found.raw, _AUDIT, [_audited(row) for row in found.rows])
 
     show(look, output, watch)
 
 
-def _audited(it: AuditRow) -> tuple[object, ...]:
-    at = datetime.fromtimestamp(it.at_ms / 1_000, UTC)
+def _audited(row: AuditRow) -> tuple[object, ...]:
+    at = datetime.fromtimestamp(row.at_ms / 1_000, UTC)
     return (
-        *(f"{at:%Y-%m-%d %H:%M:%S}", it.who, it.role, it.address, it.action, it.group, it.topic),
-        *(it.partition, it.offsets or it.target, it.outcome, it.count),
+        *(f"{at:%Y-%m-%d %H:%M:%S}", row.who, row.role, row.address, row.action, row.group),
+        *(row.topic, row.partition, row.offsets or row.target, row.outcome, row.count),
     )

@@ -148,8 +148,14 @@ def context_list(output: Output = "table") -> None:
     print_table(
         ("CURRENT", "NAME", "ADMIN", "TOKEN-FILE", "CA-FILE"),
         [
-            ("*" if name == known.current else "", name, it.admin, it.token_file, it.ca_file)
-            for name, it in sorted(known.contexts.items())
+            (
+                "*" if name == known.current else "",
+                name,
+                entry.admin,
+                entry.token_file,
+                entry.ca_file,
+            )
+            for name, entry in sorted(known.contexts.items())
         ],
     )
 
@@ -190,6 +196,6 @@ def context_remove(name: KnownName) -> None:
     known = _load()
     if name not in known.contexts:
         end(f"no context {name!r}", Exit.CONFIGURATION)
-    rest = {key: it for key, it in known.contexts.items() if key != name}
+    rest = {key: entry for key, entry in known.contexts.items() if key != name}
     current = None if known.current == name else known.current
     _save(Contexts(current=current, contexts=rest))

@@ -29,11 +29,11 @@ def doctor(
     except configuration.ConfigError as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(Exit.CONFIGURATION) from error
-    rows = [asdict(it) | {"status": it.status.value} for it in findings]
+    rows = [asdict(finding) | {"status": finding.status.value} for finding in findings]
     if output != "table":
         print_data({"findings": rows}, output)
     else:
         columns = ("CHECK", "STATUS", "FOUND", "MEND")
         print_table(columns, [tuple(row.values()) for row in rows])
-    if any(it.status is Status.FAULT for it in findings):
+    if any(finding.status is Status.FAULT for finding in findings):
         raise typer.Exit(Exit.REFUSED)

@@ -134,8 +134,13 @@ def _print_change(
     _print_rules(now, output)
     every = "every key"
     members = [
-        (it.member_id, it.client_id, " | ".join(it.before) or every, " | ".join(it.after) or every)
-        for it in effect.row.members
+        (
+            member.member_id,
+            member.client_id,
+            " | ".join(member.before) or every,
+            " | ".join(member.after) or every,
+        )
+        for member in effect.row.members
     ]
     if members:
         print_table(("CONSUMER-ID", "CLIENT-ID", "KEYS-NOW", "KEYS-THEN"), members)

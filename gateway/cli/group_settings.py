@@ -33,14 +33,14 @@ def group_settings(
 
     Without --execute nothing is changed.
     """
-    values: dict[str, str | None] = dict(_assignment(it) for it in change or ())
+    values: dict[str, str | None] = dict(_assignment(assignment) for assignment in change or ())
     values |= dict.fromkeys(unset or ())
     path = path_with("/v1/settings", group=group)
     if values and execute:
         _print(ask(admin, path, SettingsRow, method="PUT", body={"values": values}), output)
         return
     answer = ask(admin, path, SettingsRow)
-    known = {it.name: it for it in answer.row.settings}
+    known = {setting.name: setting for setting in answer.row.settings}
     for name in values:
         if name not in known:
             end(f"{name} is no setting of a group")
@@ -96,5 +96,8 @@ def _print(answer: Answer[SettingsRow], output: str) -> None:
         return
     print_table(
         _SETTING,
-        [(it.name, it.value, it.origin, it.kafka_name) for it in answer.row.settings],
+        [
+            (setting.name, setting.value, setting.origin, setting.kafka_name)
+            for setting in answer.row.settings
+        ],
     )

@@ -66,10 +66,10 @@ def group_list(
         found = ask_all(admin, "/v1/groups", GroupList, "groups", name=name, state=state)
         rows = [
             (
-                *(it.group, it.state, it.members, it.topics, it.windows, it.lag),
-                *(age(it.lag_seconds), it.parked),
+                *(row.group, row.state, row.members, row.topics, row.windows, row.lag),
+                *(age(row.lag_seconds), row.parked),
             )
-            for it in found.rows
+            for row in found.rows
         ]
         return table_view(found.raw, _SUMMARY, rows)
 
@@ -96,7 +96,10 @@ def _print_group(found: GroupDescription) -> None:
     print_line(f"group {found.group}  state {found.state}  epoch {found.epoch}{_policies(found)}")
     print_table(
         _MEMBERSHIP,
-        [(it.member_id, it.host, it.client_id, it.epoch, it.topics) for it in found.memberships],
+        [
+            (row.member_id, row.host, row.client_id, row.epoch, row.topics)
+            for row in found.memberships
+        ],
     )
     print_table(_PARTITION, [_partition(found.group, row) for row in found.partitions])
     busy = list(_busy_members(found.partitions))
@@ -108,8 +111,10 @@ def _print_group(found: GroupDescription) -> None:
 
 
 def _policies(found: GroupDescription) -> str:
-    it = found.policies
-    return "" if it is None else f"  rejected {it.rejected.value}  exhausted {it.exhausted.value}"
+    policies = found.policies
+    if policies is None:
+        return ""
+    return f"  rejected {policies.rejected.value}  exhausted {policies.exhausted.value}"
 
 
 def _partition(group: str, row: PartitionRow) -> Sequence[object]:
@@ -123,13 +128,14 @@ def _partition(group: str, row: PartitionRow) -> Sequence[object]:
 def _busy_members(partitions: Sequence[PartitionRow]) -> Iterator[Sequence[object]]:
     """Members that have anything of a partition."""
     for row in partitions:
-        for it in row.members:
-            if it.ready_keys or it.in_flight or it.dropped:
+        for member in row.members:
+            if member.ready_keys or member.in_flight or member.dropped:
                 yield (
-                    *(row.topic, row.partition, it.member_id, it.ready_keys, it.in_flight),
-                    *(it.draining_keys, it.draining_in_flight, it.draining_blocked),
-                    *(it.draining_attempts, it.draining_cleared),
-                    *(it.last_sent_position_when_joining, it.dropped),
+                    *(row.topic, row.partition, member.member_id),
+                    *(member.ready_keys, member.in_flight, member.draining_keys),
+                    *(member.draining_in_flight, member.draining_blocked),
+                    *(member.draining_attempts, member.draining_cleared),
+                    *(member.last_sent_position_when_joining, member.dropped),
                 )
 
 
@@ -155,9 +161,9 @@ def _remarks(row: PartitionRow) -> Iterator[str]:
             f"{place}: {late.name} ({late.id}, {late.address}) joined behind offset"
             f" {late.last_sent_position_when_joining}, which is not settled"
         )
-    for it in row.members:
-        if it.silent:
-            yield f"{place}: member {it.member_id} fetches nothing: other members have its keys"
+    for member in row.members:
+        if member.silent:
+            yield f"{place}: member {member.member_id} fetches nothing: other members have its keys"
     if row.trouble:
         yield f"{place}: waits: {row.trouble}"
     if row.read_trouble:

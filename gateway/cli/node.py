@@ -58,7 +58,7 @@ def topic_list(
 
 
 def _topic(row: TopicRow) -> tuple[object, ...]:
-    groups = [f"{it.group} ({'-' if it.lag is None else it.lag})" for it in row.groups]
+    groups = [f"{group.group} ({'-' if group.lag is None else group.lag})" for group in row.groups]
     return (row.topic, row.partitions, row.leaderless, row.lag, groups)
 
 
@@ -80,8 +80,11 @@ def broker_list(
         if state is None:  # the port of first contact has none
             rows.append(("bootstrap", first, "any", None, clients, None, None))
         rows += [
-            (it.broker, it.address, it.upstream, it.state, it.connections, it.partitions, it.reason)
-            for it in found.rows
+            (
+                *(row.broker, row.address, row.upstream, row.state),
+                *(row.connections, row.partitions, row.reason),
+            )
+            for row in found.rows
         ]
         return table_view(found.raw, _BROKER, rows)
 
@@ -153,9 +156,9 @@ def whoami(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None
 
     def look() -> View:
         answer = ask(admin, "/v1/login", CallerRow)
-        it = answer.row
+        caller = answer.row
         columns = ("NAME", "ROLE", "GROUPS", "KEYS")
-        row = (it.name, it.role, it.groups, "shown" if it.keys else "hashes")
+        row = (caller.name, caller.role, caller.groups, "shown" if caller.keys else "hashes")
         return table_view(answer.raw, columns, [row])
 
     show(look, output)

@@ -186,8 +186,8 @@ def ask(
 
 def _tell_unanswered(raw: object) -> None:
     """The rest of the answer is shown all the same."""
-    for it in raw.get("unanswered", ()) if isinstance(raw, dict) else ():
-        text = f"keyway: node {it['node']} is missing here: {it['reason']}"
+    for silent in raw.get("unanswered", ()) if isinstance(raw, dict) else ():
+        text = f"keyway: node {silent['node']} is missing here: {silent['reason']}"
         typer.echo("".join(c if c.isprintable() else " " for c in text), err=True)
 
 

@@ -28,7 +28,7 @@ def with_node_options(command: Click) -> Click:
     """`command`, a group or one command; those that ask no node stay as they are."""
     for found in getattr(command, "commands", {}).values():
         with_node_options(found)
-    names = {it.name for it in command.params}
+    names = {param.name for param in command.params}
     if "admin" in names and not names & {"context", "token_file", "ca_file"}:
         command.params = [*command.params, *_options()]
     return command
@@ -71,7 +71,9 @@ def _options() -> tuple[Click, ...]:
 
     app = typer.Typer(add_completion=False)
     app.command()(command)
-    options = tuple(it for it in typer.main.get_command(app).params if it.name != "help")
+    options = tuple(
+        parameter for parameter in typer.main.get_command(app).params if parameter.name != "help"
+    )
     for option in options:
         option.expose_value = False
     return options

@@ -45,8 +45,8 @@ def node_list(
     def look() -> View:
         found = ask(admin, "/v1/nodes", NodeList)
         rows = [
-            (it.node, _state(it), it.admin, it.owns, it.moving, it.heard_ms)
-            for it in found.row.nodes
+            (node.node, _state(node), node.admin, node.owns, node.moving, node.heard_ms)
+            for node in found.row.nodes
         ]
         return table_view(found.raw, _NODE, rows)
 
@@ -71,7 +71,7 @@ def node_drain(
     """
 
     def done(found: NodeList) -> bool:
-        return all(not it.owns for it in found.nodes if it.node == node)
+        return all(not row.owns for row in found.nodes if row.node == node)
 
     _order(admin, "drain", {"node": node}, done if wait else None, seconds, output)
 
@@ -87,7 +87,7 @@ def node_undrain(
     """A drained node may own virtual brokers again, and gets its part of them."""
 
     def done(found: NodeList) -> bool:
-        return all(not it.moving for it in found.nodes)
+        return all(not row.moving for row in found.nodes)
 
     _order(admin, "undrain", {"node": node}, done if wait else None, seconds, output)
 
@@ -109,7 +109,7 @@ def node_move(
 
     def done(found: NodeList) -> bool:
         owners = _owners(found)
-        moving = any(broker in it.moving for it in found.nodes)
+        moving = any(broker in row.moving for row in found.nodes)
         return not moving and (node is None or owners.get(broker) == node)
 
     _order(admin, "move", {"broker": broker, "node": node}, done if wait else None, seconds, output)
@@ -132,12 +132,16 @@ def _order(
         while done is not None and not done(answer.row) and time.monotonic() < until:
             time.sleep(_LOOK_S)
             answer = ask(admin, "/v1/nodes", NodeList)
-            moving = sum(len(it.moving) for it in answer.row.nodes)
+            moving = sum(len(node.moving) for node in answer.row.nodes)
             progress.detail = lambda count=moving: f"{count} under way"
     after = _owners(answer.row)
-    moved = {it: (before.get(it), to) for it, to in after.items() if before.get(it) != to}
+    moved = {
+        number: (before.get(number), to) for number, to in after.items() if before.get(number) != to
+    }
     if output != "table":
-        rows = [{"broker": it, "from": was, "to": to} for it, (was, to) in sorted(moved.items())]
+        rows = [
+            {"broker": number, "from": was, "to": to} for number, (was, to) in sorted(moved.items())
+        ]
         print_data({**answer.raw, "moved": rows}, output)
     else:
         for broker, (was, to) in sorted(moved.items()):
@@ -145,9 +149,9 @@ def _order(
         if not moved:
             print_line("ordered" if done is None else "nothing had to move")
     if done is not None and not done(answer.row):
-        left = [f"{it.node} has {', '.join(map(str, it.owns))}" for it in answer.row.nodes]
+        left = [f"{node.node} has {', '.join(map(str, node.owns))}" for node in answer.row.nodes]
         end(f"not done after {seconds:g} s, but ordered: {'; '.join(left)}")
 
 
 def _owners(found: NodeList) -> dict[int, str]:
-    return {broker: it.node for it in found.nodes for broker in it.owns}
+    return {broker: node.node for node in found.nodes for broker in node.owns}

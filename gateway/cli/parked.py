@@ -122,18 +122,18 @@ def _print_parked(rows: Sequence[ParkedRecordRow], *, headers: bool = False) -> 
         (*_COLUMNS, "TIME", "HEADERS") if headers else _COLUMNS,
         [
             (
-                *(it.topic, it.partition, it.offset, shown_key(it), it.key_hash),
-                *(it.reason, it.deliveries, it.behind, time_text(it.since_ms), it.member_id),
-                *((time_text(it.timestamp_ms), _headers(it)) if headers else ()),
+                *(row.topic, row.partition, row.offset, shown_key(row), row.key_hash),
+                *(row.reason, row.deliveries, row.behind, time_text(row.since_ms), row.member_id),
+                *((time_text(row.timestamp_ms), _headers(row)) if headers else ()),
             )
-            for it in rows
+            for row in rows
         ],
     )
 
 
 def _headers(row: ParkedRecordRow) -> str | None:
     """NAME=VALUE of each, `...` where there is more; None: there is none, or no record."""
-    shown = [f"{it.name}={_value(it)}" for it in row.headers or ()]
+    shown = [f"{header.name}={_value(header)}" for header in row.headers or ()]
     if row.headers_count is not None and row.headers_count > len(shown):
         shown.append(f"... ({row.headers_count} headers)")
     return ", ".join(shown) or None
@@ -217,11 +217,15 @@ def group_release(
 
 def _print_released(raw: object, released: Released, output: str) -> None:
     """Ends with status 1 if some partitions failed."""
-    failed = [it for it in released.partitions if it.failed is not None]
+    failed = [partition for partition in released.partitions if partition.failed is not None]
     if output != "table":
         print_data(raw, output)
     else:
-        done = [f"{it.topic}-{it.partition}" for it in released.partitions if it.failed is None]
+        done = [
+            f"{partition.topic}-{partition.partition}"
+            for partition in released.partitions
+            if partition.failed is None
+        ]
         places = done[0] if len(done) == 1 else counted(len(done), "partition")
         typer.echo(f"{released.action.value}: {counted(released.records, 'record')} of {places}")
     if failed:

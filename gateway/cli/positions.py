@@ -43,10 +43,10 @@ def group_positions(
         found = ask_all(admin, "/v1/positions", PositionList, "positions", **given)
         rows = [
             (
-                *(group, it.topic, it.partition, it.cursor, it.log_end, it.lag),
-                *(age(it.lag_seconds), it.settled, it.state),
+                *(group, row.topic, row.partition, row.cursor, row.log_end, row.lag),
+                *(age(row.lag_seconds), row.settled, row.state),
             )
-            for it in found.rows
+            for row in found.rows
         ]
         return table_view(found.raw, _POSITION, rows)
 
@@ -95,15 +95,15 @@ def group_seek(
         print_table(
             _MOVE,
             [
-                (group, it.topic, it.partition, it.old, it.new, it.delta, it.error)
-                for it in result.positions
+                (group, row.topic, row.partition, row.old, row.new, row.delta, row.error)
+                for row in result.positions
             ],
         )
         if not result.executed and result.refused is None:
             typer.echo("nothing is done without --execute")
     if result.refused is not None:
         end(result.refused)
-    failed = sum(it.error is not None for it in result.positions)
+    failed = sum(position.error is not None for position in result.positions)
     if failed:
         end(f"{failed} of {len(result.positions)} partitions cannot be moved")
 

@@ -107,10 +107,15 @@ def repartition_status(
         found = ask(admin, path_with("/v1/repartitions", **given), RepartitionList)
         rows = [
             (
-                *(it.topic, f"{it.before} to {it.after}", it.phase, it.late_records),
-                it.error or "; ".join(it.waits_for) or None,
+                *(
+                    repartition.topic,
+                    f"{repartition.before} to {repartition.after}",
+                    repartition.phase,
+                    repartition.late_records,
+                ),
+                repartition.error or "; ".join(repartition.waits_for) or None,
             )
-            for it in found.row.repartitions
+            for repartition in found.row.repartitions
         ]
         return table_view(found.raw, _STATUS, rows)
 

@@ -95,7 +95,7 @@ def _times(before: TrafficRow, now: TrafficRow) -> str:
     said = [
         f"{name}: {', '.join(known)}"
         for name, found in (("work p99", work), ("wait p50", waits))
-        if (known := [it for it in found if it is not None])
+        if (known := [quantile for quantile in found if quantile is not None])
     ]
     return "  ".join(said)
 

@@ -43,7 +43,7 @@ def group_unreadable(
 def _print(rows: Sequence[UnreadableRow]) -> None:
     print_table(
         _COLUMNS,
-        [(it.topic, it.partition, it.offset, it.last_offset, it.reason) for it in rows],
+        [(row.topic, row.partition, row.offset, row.last_offset, row.reason) for row in rows],
     )
 
 

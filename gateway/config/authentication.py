@@ -117,7 +117,7 @@ class AuthenticationSection(Section):
             raise ValueError("mechanisms: one is there twice")
         if Mechanism.CERTIFICATE in self.mechanisms and len(self.mechanisms) > 1:
             raise ValueError("mechanisms: CERTIFICATE stands alone")
-        users = any(it in _WITH_USERS for it in self.mechanisms)
+        users = any(mechanism in _WITH_USERS for mechanism in self.mechanisms)
         if users != (self.users_file is not None):
             raise ValueError("users_file is for PLAIN and SCRAM-SHA-*, and they need it")
         if (Mechanism.OAUTHBEARER in self.mechanisms) != (self.oauthbearer is not None):

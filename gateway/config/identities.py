@@ -126,7 +126,7 @@ class UserSection(BaseModel):
 
     def hashed(self) -> Mapping[str, SecretStr]:
         both = {"SCRAM-SHA-256": self.scram_sha_256, "SCRAM-SHA-512": self.scram_sha_512}
-        return {mechanism: it for mechanism, it in both.items() if it is not None}
+        return {mechanism: secret for mechanism, secret in both.items() if secret is not None}
 
     def credentials(self, name: str, key: bytes) -> Mapping[str, ScramCredential]:
         if self.password is not None:
@@ -149,8 +149,10 @@ def read_identities(path: Path) -> Identities:
         made = IdentitiesFile.model_validate(raw)
     except ValidationError as error:
         raise ConfigError(f"{path}: {first_fault(error)}") from error
-    rules = tuple(it.rule() for it in made.rules)
-    return Identities(rules, {name: it.identity(name) for name, it in made.identities.items()})
+    rules = tuple(rule.rule() for rule in made.rules)
+    return Identities(
+        rules, {name: identity.identity(name) for name, identity in made.identities.items()}
+    )
 
 
 def read_users(path: Path, key: bytes, *, passwords: bool) -> Users:
@@ -163,7 +165,7 @@ def read_users(path: Path, key: bytes, *, passwords: bool) -> Users:
     except ValidationError as error:
         raise ConfigError(f"{path}: {first_fault(error)}") from error
     if not passwords:
-        plain = next((name for name, it in made.users.items() if it.password is not None), None)
+        plain = next((name for name, user in made.users.items() if user.password is not None), None)
         if plain is not None:
             raise ConfigError(
                 f"{path}: users.{plain}: a plain password needs plain_passwords: true in"
@@ -171,4 +173,4 @@ def read_users(path: Path, key: bytes, *, passwords: bool) -> Users:
             )
     if made.key is not None:
         key = made.key.get_secret_value().encode()
-    return Users({name: it.credentials(name, key) for name, it in made.users.items()}, key)
+    return Users({name: user.credentials(name, key) for name, user in made.users.items()}, key)

@@ -140,7 +140,7 @@ class ListenSection(ListenerSection):
         for at, listener in enumerate(self.listeners):
             if "name" not in listener.model_fields_set:
                 raise ValueError(f"listeners.{at}.name is needed: each has a name of its own")
-        names = Counter(it.name for it in self.listeners)
+        names = Counter(section.name for section in self.listeners)
         twice = next((name for name, count in names.items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"listeners: two are named {twice!r}")

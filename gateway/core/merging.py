@@ -42,7 +42,7 @@ def page(pages: Pages, answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
     """One page of at most `limit` rows; `answers`: that of the asked node first. Raises ValueError,
     KeyError, TypeError for rows that are none.
     """
-    ends = [pages.place_of(it["next"]) for it in answers if it.get("next") is not None]
+    ends = [pages.place_of(part["next"]) for part in answers if part.get("next") is not None]
     horizon = min(ends, default=None)
     found: dict[Place, list[Row]] = {}
     for answer in answers:
@@ -118,7 +118,7 @@ def named_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
     def place(row: Row) -> Place:
         return row["topic"], row["partition"], row.get("first_offset") or 0
 
-    ends = [_KEYS.place_of(it["next"]) for it in answers if it.get("next") is not None]
+    ends = [_KEYS.place_of(answer["next"]) for answer in answers if answer.get("next") is not None]
     horizon = min(ends, default=None)
     kept = sorted((row for row in kept if horizon is None or place(row) <= horizon), key=place)
     end = place(kept[limit - 1]) if len(kept) > limit else horizon
@@ -141,13 +141,13 @@ _KEYS: Final = Pages("keys", ("topic", "partition", "first_offset"), first)
 
 def _known(values: Iterable[int | None]) -> int | None:
     """The first that is known."""
-    return next((it for it in values if it is not None), None)
+    return next((value for value in values if value is not None), None)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = [it for it in values if it is not None]
+    known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _most(values: Iterable[float | None]) -> float | None:
-    return max((it for it in values if it is not None), default=None)
+    return max((value for value in values if value is not None), default=None)

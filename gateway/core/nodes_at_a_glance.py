@@ -38,8 +38,8 @@ def overview(
     hidden = max(answer["groups_hidden"] for answer in answers.values())
     return {
         **own,
-        "health": _health({name: it["health"] for name, it in answers.items()}, unanswered),
-        "traffic": _traffic([it["traffic"] for it in answers.values()]),
+        "health": _health({name: said["health"] for name, said in answers.items()}, unanswered),
+        "traffic": _traffic([said["traffic"] for said in answers.values()]),
         "groups_hidden": hidden + max(0, len(names) - groups_max),
         "nodes": sorted(answers),
         "unanswered": list(unanswered),
@@ -90,7 +90,9 @@ def _health(rows: Mapping[str, Row], unanswered: Sequence[Mapping[str, str]]) ->
     """
     statuses = {row["status"] for row in rows.values()}
     reasons = _lines({name: row["reasons"] for name, row in rows.items()})
-    reasons += [f"node {it['node']} does not answer: {it['reason']}" for it in unanswered]
+    reasons += [
+        f"node {silent['node']} does not answer: {silent['reason']}" for silent in unanswered
+    ]
     if statuses == {"not ready"}:
         status = "not ready"
     else:
@@ -167,9 +169,9 @@ def _columns(rows: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]
 
 def _first(values: Iterable[Any]) -> Any:  # noqa: ANN401 - any figure
     """The first that is known."""
-    return next((it for it in values if it is not None), None)
+    return next((value for value in values if value is not None), None)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [it for it in values if it is not None]
+    known = [value for value in values if value is not None]
     return round(sum(known), 3) if known else None

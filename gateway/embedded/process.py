@@ -124,7 +124,7 @@ def free_ports(count: int = 1) -> int:
     for _ in range(500):
         first = random.randrange(FREE_PORT_MIN, FREE_PORT_MAX - count)
         wanted = range(first, first + count)
-        apart = all(wanted.stop <= it.start or it.stop <= first for it in _handed_out)
+        apart = all(wanted.stop <= taken.start or taken.stop <= first for taken in _handed_out)
         if apart and all(port_is_free(port) for port in wanted):
             _handed_out.append(wanted)
             return first

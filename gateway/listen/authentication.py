@@ -79,19 +79,21 @@ class Authentication:
 
     async def look(self) -> bool:
         """True: other users, identities or keys than before."""
-        changed = [await it.look() for it in self._watched()]  # each of them is looked at
+        changed = [await file.look() for file in self._watched()]  # each of them is looked at
         return any(changed) or (self.tokens is not None and self.tokens.other_keys())
 
     def _watched(self) -> Sequence[WatchedFile[Any]]:
         keys = None if self.tokens is None else self.tokens.file
-        return [it for it in (self._identities, self._users, keys) if it is not None]
+        return [file for file in (self._identities, self._users, keys) if file is not None]
 
     def warnings(self) -> Sequence[str]:
         """A line for each file that cannot be used as it is now."""
-        lines = [it.problem for it in self._watched() if it.problem is not None]
+        lines = [file.problem for file in self._watched() if file.problem is not None]
         if self.tokens is not None and self.tokens.problem is not None:
             lines.append(self.tokens.problem)
-        return [f"listener {self.listener}: what was read before is in use: {it}" for it in lines]
+        return [
+            f"listener {self.listener}: what was read before is in use: {line}" for line in lines
+        ]
 
 
 def password_of(identity: Identity) -> str:

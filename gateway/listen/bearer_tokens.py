@@ -203,9 +203,11 @@ def _keys(text: str) -> Sequence[PublicKey]:
     try:
         entries = json.loads(text)["keys"]
         signing = [
-            it for it in entries if it.get("kty") in _KEY_TYPES and it.get("use") in (None, "sig")
+            entry
+            for entry in entries
+            if entry.get("kty") in _KEY_TYPES and entry.get("use") in (None, "sig")
         ]
-        keys: list[Any] = [jwk.import_key(it) for it in signing]
+        keys: list[Any] = [jwk.import_key(entry) for entry in signing]
     except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError("no JSON Web Key Set") from error
     if not keys:

@@ -64,7 +64,11 @@ def build(
         return [*found, *(Trouble(line) for line in server.certificates.troubles())]
 
     def warnings() -> list[str]:
-        logins = [line for it in server.authentications.values() for line in it.warnings()]
+        logins = [
+            line
+            for authentication in server.authentications.values()
+            for line in authentication.warnings()
+        ]
         return [*server.certificates.warnings(), *logins]
 
     async def start() -> None:
@@ -89,9 +93,9 @@ def build(
             server.certificates.look_forever,
             server.look_for_revoked_forever,
             *(
-                it.tokens.fetch_forever
-                for it in server.authentications.values()
-                if it.tokens is not None
+                authentication.tokens.fetch_forever
+                for authentication in server.authentications.values()
+                if authentication.tokens is not None
             ),
             partial(server.certificates.reload_at, reload),
         ),

@@ -75,7 +75,7 @@ class Certificates:
                 log.error("certificates_not_reloaded", listener=self.port, detail=self.problem)
             return False
         self.problem = None
-        expires = min(it.expires_s for it in self.expiring)
+        expires = min(certificate.expires_s for certificate in self.expiring)
         log.info("certificates_reloaded", listener=self.port, first_expires_s=expires)
         return True
 
@@ -98,26 +98,26 @@ class AllCertificates:
 
     def reload(self) -> Sequence[tuple[Certificates, bool]]:
         """Each port, and whether its files could be used."""
-        return [(it, self._reload(it)) for it in self.ports]
+        return [(port, self._reload(port)) for port in self.ports]
 
     def troubles(self) -> list[str]:
         """A line for each certificate that is over: clients refuse it."""
         now_s = self._wall_s()
         return [
-            f"listener {port.port}: {_place(it)} expired on {_day(it)}"
+            f"listener {port.port}: {_place(certificate)} expired on {_day(certificate)}"
             for port in self.ports
-            for it in port.expiring
-            if it.expires_s <= now_s
+            for certificate in port.expiring
+            if certificate.expires_s <= now_s
         ]
 
     def warnings(self) -> list[str]:
         """A line for each one that ends soon, and for files that cannot be used."""
         now_s = self._wall_s()
         soon = [
-            f"listener {port.port}: {_place(it)} expires on {_day(it)}"
+            f"listener {port.port}: {_place(certificate)} expires on {_day(certificate)}"
             for port in self.ports
-            for it in port.expiring
-            if now_s < it.expires_s <= now_s + CERTIFICATE_WARNING_S
+            for certificate in port.expiring
+            if now_s < certificate.expires_s <= now_s + CERTIFICATE_WARNING_S
         ]
         unused = [
             f"listener {port.port}: the certificate of before stays in use: {port.problem}"
@@ -127,9 +127,9 @@ class AllCertificates:
         return [*unused, *soon]
 
     def look(self) -> None:
-        for it in self.ports:
-            if it.changed():
-                self._reload(it)
+        for port in self.ports:
+            if port.changed():
+                self._reload(port)
 
     async def look_forever(self) -> None:
         while True:
@@ -182,13 +182,17 @@ def _unusable(files: TlsFiles, what: str, error: ssl.SSLError) -> str:
     )
 
 
-def _place(it: Expiring) -> str:
-    return f"certificate {it.position} of {it.file}" if it.position else f"certificate of {it.file}"
+def _place(certificate: Expiring) -> str:
+    return (
+        f"certificate {certificate.position} of {certificate.file}"
+        if certificate.position
+        else f"certificate of {certificate.file}"
+    )
 
 
-def _day(it: Expiring) -> str:
+def _day(certificate: Expiring) -> str:
     try:
-        return datetime.fromtimestamp(it.expires_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return datetime.fromtimestamp(certificate.expires_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (OverflowError, ValueError):  # beyond the year 9999
         return "a day that no calendar has"
 

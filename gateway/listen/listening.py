@@ -81,7 +81,7 @@ class Listening:
 
     def complete(self, count: int) -> bool:
         """Every listener has so many virtual brokers."""
-        return all(len(it.addresses) == count for it in self._open.values())
+        return all(len(listener.addresses) == count for listener in self._open.values())
 
     def follow(self, brokers: Iterable[int]) -> None:
         """Closes what is gone, opens what is new."""

@@ -111,14 +111,16 @@ class LimitsCollector(Collector):
             "keyway_limits_connections", "Client connections that a rule limits", labels=["rule"]
         )
         for rule, accounts in by_rule.items():
-            connections.add_metric([rule], sum(len(it.connections) for it in accounts))
+            connections.add_metric(
+                [rule], sum(len(open_account.connections) for open_account in accounts)
+            )
         yield connections
         totals = self.accounts.totals
         for name, said, of in _LIMITS:
             counter = CounterMetricFamily(f"keyway_limits_{name}", said, labels=["rule"])
             for rule, accounts in by_rule.items():
                 gone = getattr(totals.get(rule), of, 0)
-                value = gone + sum(getattr(it, of) for it in accounts)
+                value = gone + sum(getattr(open_account, of) for open_account in accounts)
                 counter.add_metric([rule], value / 1e3 if of.endswith("_ms") else value)
             yield counter
 

@@ -102,9 +102,11 @@ class Server:
         self.lines = RepeatedLines(self._now_ms)
         self.handshakes = Handshakes(self.lines)
         self.authentications = {
-            it.name: Authentication(it.name, it.authentication, f"{it.option}.authentication")
-            for it in settings.listeners
-            if it.authentication is not None
+            section.name: Authentication(
+                section.name, section.authentication, f"{section.option}.authentication"
+            )
+            for section in settings.listeners
+            if section.authentication is not None
         }
         self.answer(handlers)
         self.certificates = AllCertificates()
@@ -144,7 +146,9 @@ class Server:
     def answer(self, handlers: Mapping[int, Handler]) -> None:
         """From the next connection on, `handlers` answer their API keys here."""
         self.handlers = handlers
-        self._rules = {it.name: self._rules_for(it) for it in self.settings.listeners}
+        self._rules = {
+            listener.name: self._rules_for(listener) for listener in self.settings.listeners
+        }
         self._offered = {name: OfferedApis(served) for name, served in self._rules.items()}
 
     def rules_of(self, listener: str) -> Rules:
@@ -189,7 +193,7 @@ class Server:
     @property
     def bootstrap(self) -> Address | None:
         """First contact, of the first listener; None: it does not run."""
-        return next((it.bootstrap for it in self.listening.all.values()), None)
+        return next((listener.bootstrap for listener in self.listening.all.values()), None)
 
     @property
     def addresses(self) -> Addresses:

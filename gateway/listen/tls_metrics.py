@@ -24,8 +24,10 @@ class TlsCollector(Collector):
             labels=["listener", "file", "position"],
         )
         for port in self.certificates.ports:
-            for it in port.expiring:
-                expiry.add_metric([port.port, it.file, str(it.position)], it.expires_s)
+            for certificate in port.expiring:
+                expiry.add_metric(
+                    [port.port, certificate.file, str(certificate.position)], certificate.expires_s
+                )
         yield expiry
         unusable = GaugeMetricFamily(
             "keyway_tls_certificate_files_unusable",

@@ -60,7 +60,11 @@ class CarriedElsewhere:
         for node in self._others():
             with redis_answers():
                 rows: list[Any] = await self._redis.hmget(_key(node), fields)
-            found |= {it for it, row in zip(member_ids, rows, strict=True) if row is not None}
+            found |= {
+                member_id
+                for member_id, row in zip(member_ids, rows, strict=True)
+                if row is not None
+            }
         return found
 
 

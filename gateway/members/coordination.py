@@ -185,7 +185,9 @@ class SharedCoordination:
             if changes is None:
                 await self._read_all()
                 return
-            changed = {it: change for it, change in changes.groups.items() if it not in self._led}
+            changed = {
+                name: change for name, change in changes.groups.items() if name not in self._led
+            }
             saved = await self._saved.reread(changed) if changed else {}
             if changes.filters:
                 await self._filters.reread(self._groups.filters_changed)

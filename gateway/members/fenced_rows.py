@@ -59,7 +59,7 @@ class GroupRows:
 
     def told(self, first: int, count: int) -> GroupChange:
         """Of a portion of the rows."""
-        members = {it for it in self.members[first : first + count] if it is not None}
+        members = {member for member in self.members[first : first + count] if member is not None}
         return GroupChange(members, members & self.evicted)
 
 

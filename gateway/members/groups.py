@@ -184,7 +184,9 @@ class Groups:
         evicted there since the last copy.
         """
         group = self._groups.get(name) or self._create(name)
-        gone_there = [group.members[it] for it in sorted(evicted) if it in group.members]
+        gone_there = [
+            group.members[member_id] for member_id in sorted(evicted) if member_id in group.members
+        ]
         if gone_there:
             topics = group.topics()
             for member in gone_there:

@@ -119,8 +119,10 @@ class SavedMembers:
         """
         async with self._flushing:
             stored = await self._read() if self._stored is None else self._stored
-            names = [(name, it) for name, change in changes.items() for it in change.members]
-            members = await self._members.some([_field(*it) for it in names])
+            names = [
+                (name, member) for name, change in changes.items() for member in change.members
+            ]
+            members = await self._members.some([_field(*member_name) for member_name in names])
             epochs = await self._groups.some(list(changes))
             for name in changes:
                 stored.setdefault(name, StoredGroup()).epoch = epochs.get(name)

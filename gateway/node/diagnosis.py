@@ -132,14 +132,14 @@ def of_silent_upstream(bootstrap_servers: str, reason: str) -> Iterator[Finding]
 
 def of_cluster(cluster: Cluster) -> Iterator[Finding]:
     """All but its permissions."""
-    silent = [it for it in cluster.brokers if it.silence]
+    silent = [known for known in cluster.brokers if known.silence]
     for broker in silent:
         yield fault(
             "upstream",
             f"broker {broker.broker_id} at {broker.address} does not answer: {broker.silence}",
             "start it, or open the way to its advertised address from this machine",
         )
-    answering = [it for it in cluster.brokers if not it.silence]
+    answering = [known for known in cluster.brokers if not known.silence]
     if not answering:
         yield from (skipped(check, "upstream") for check in _OF_BROKERS)
         return
@@ -151,7 +151,7 @@ def of_cluster(cluster: Cluster) -> Iterator[Finding]:
 
 
 def _release(brokers: Sequence[Broker]) -> Finding:
-    oldest = min((it.versions for it in brokers), key=_age)
+    oldest = min((broker.versions for broker in brokers), key=_age)
     release = release_of(oldest)
     key, version = _TOPIC_IDS
     if not _has(oldest, key, version):
@@ -181,7 +181,11 @@ def _age(versions: Mapping[int, tuple[int, int]]) -> int:
 
 
 def _metadata_limit(brokers: Sequence[Broker]) -> Finding:
-    limits = {it.broker_id: it.metadata_bytes for it in brokers if it.metadata_bytes is not None}
+    limits = {
+        broker.broker_id: broker.metadata_bytes
+        for broker in brokers
+        if broker.metadata_bytes is not None
+    }
     if not limits:
         reason = brokers[0].config_error or "not told"
         return warning(

@@ -73,7 +73,7 @@ async def look(config: Config) -> list[Finding]:
         found += of_permissions(cluster, dead_letter_topics(config))
     found += await _redis(config.state)
     found += await look_at_nodes(config, None if cluster is None else cluster.cluster_id)
-    brokers = None if cluster is None else [it.broker_id for it in cluster.brokers]
+    brokers = None if cluster is None else [broker.broker_id for broker in cluster.brokers]
     found += await _ports(config, brokers)
     return found
 
@@ -104,8 +104,8 @@ async def _cluster(settings: UpstreamSettings) -> Cluster:
     async with Upstream(settings) as upstream:
         topology = await upstream.refresh()
         brokers = [
-            await _broker(upstream, it.id, f"{it.host}:{it.port}")
-            for it in topology.brokers.values()
+            await _broker(upstream, broker.id, f"{broker.host}:{broker.port}")
+            for broker in topology.brokers.values()
         ]
         return Cluster(
             cluster_id=topology.cluster_id or "without an id",
@@ -128,7 +128,7 @@ async def _broker(upstream: Upstream, broker_id: int, address: str) -> Broker:
         )
     except UpstreamError as error:
         return Broker(broker_id, address, silence=str(error))
-    versions = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in answer["ApiKeys"]}
+    versions = {api["ApiKey"]: (api["MinVersion"], api["MaxVersion"]) for api in answer["ApiKeys"]}
     try:
         limit = (await broker_config(upstream, broker_id, [METADATA_LIMIT])).get(METADATA_LIMIT)
     except UpstreamError as error:
@@ -148,7 +148,11 @@ async def _operations(upstream: Upstream) -> Mapping[str, int]:
         answer = await upstream.call(ApiKey.METADATA, body)
     except EncodeError:
         return {}
-    return {it["Name"]: it["TopicAuthorizedOperations"] for it in answer["Topics"] if it["Name"]}
+    return {
+        topic["Name"]: topic["TopicAuthorizedOperations"]
+        for topic in answer["Topics"]
+        if topic["Name"]
+    }
 
 
 async def _group_error(upstream: Upstream) -> int:
@@ -243,8 +247,11 @@ async def _ports(config: Config, brokers: list[int] | None) -> list[Finding]:
     for listener in listen.all():
         option = f"listen.{listener.name}" if listen.listeners else "listen"
         places[f"{option}.bootstrap_port"] = (listener.host, listener.bootstrap_port)
-        for it in () if listener.sni is not None else brokers or ():
-            places[f"{option}.port_base + {it}"] = (listener.host, listener.port_base + it)
+        for broker_id in () if listener.sni is not None else brokers or ():
+            places[f"{option}.port_base + {broker_id}"] = (
+                listener.host,
+                listener.port_base + broker_id,
+            )
     refused = dict(_refused(places))
     ports = {option: port for option, (_, port) in places.items()}
     node_listens = bool(refused) and await _node_listens(admin)

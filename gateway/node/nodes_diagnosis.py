@@ -47,7 +47,7 @@ def of_nodes(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
             " another state.redis_url, or another database",
         )
         return
-    names = ", ".join(it.id for it in others)
+    names = ", ".join(other.id for other in others)
     yield ok("nodes", f"{names} {'lives' if len(others) == 1 else 'live'} in this Redis, too")
     yield from _settings(ours, others)
     yield from _clocks(ours, others)
@@ -66,7 +66,7 @@ def _settings(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
                     f" {ours.agreed[name]}; this node will not start",
                     "give both the same, or this one another Redis",
                 )
-    others_groups = [it.id for it in others if it.settings != ours.settings]
+    others_groups = [other.id for other in others if other.settings != ours.settings]
     if others_groups:
         yield warning(
             "settings of nodes",
@@ -79,7 +79,7 @@ def _settings(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
 
 def _clocks(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
     """All are compared with the clock of the one Redis."""
-    known = {it.id: it.clock_off_s for it in others if it.clock_off_s is not None}
+    known = {other.id: other.clock_off_s for other in others if other.clock_off_s is not None}
     apart = {name: abs(off - ours.clock_off_s) for name, off in known.items()}
     far = {name: seconds for name, seconds in apart.items() if seconds > CLOCKS_APART_S_MAX}
     for name, seconds in far.items():

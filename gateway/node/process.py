@@ -80,7 +80,9 @@ def ending_signals(*, hangup_ignored: bool) -> tuple[signal.Signals, ...]:
 
 def reloads_at_hangup(config: Config) -> bool:
     """With TLS, SIGHUP reads the certificates again, as services do, and ends nothing."""
-    return config.admin.tls is not None or any(it.tls is not None for it in config.listen.all())
+    return config.admin.tls is not None or any(
+        listener.tls is not None for listener in config.listen.all()
+    )
 
 
 def process_part(stop: asyncio.Event) -> Part[None]:

@@ -48,7 +48,7 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
     from keyway.clusters.config import load
     from keyway.terminal.extras import what_to_install
 
-    missing = [it for it in _NEEDED if find_spec(it) is None]
+    missing = [module for module in _NEEDED if find_spec(module) is None]
     if missing:
         absent = ModuleNotFoundError(name=missing[0])
         raise ConfigError(f"registry_view: {what_to_install(absent)}")

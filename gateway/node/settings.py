@@ -66,7 +66,7 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         raise ConfigError(f"upstream.tls: {what}: {error}") from error
     return ServerSettings(
         bootstrap_servers=tuple(ShownAddress(a.host, a.port) for a in upstream.bootstrap()),
-        listeners=tuple(_listener(it, option) for it, option in _named(listen)),
+        listeners=tuple(_listener(listener, option) for listener, option in _named(listen)),
         bootstrap_shared=listen.bootstrap_shared,
         port_step=listen.port_step,
         slots=upstream.slots,
@@ -106,7 +106,9 @@ def _authentication(section: AuthenticationSection) -> AuthenticationSettings:
     bearer = section.oauthbearer
     by_certificate = Mechanism.CERTIFICATE in section.mechanisms
     return AuthenticationSettings(
-        mechanisms=() if by_certificate else tuple(it.value for it in section.mechanisms),
+        mechanisms=()
+        if by_certificate
+        else tuple(mechanism.value for mechanism in section.mechanisms),
         identities_file=section.identities_file,
         users_file=section.users_file,
         plain_passwords=section.plain_passwords,
@@ -119,7 +121,7 @@ def _authentication(section: AuthenticationSection) -> AuthenticationSettings:
                 principal_claim=bearer.principal_claim,
                 skew_s=bearer.clock_skew_ms / 1000,
             ),
-            algorithms=tuple(it.value for it in bearer.algorithms),
+            algorithms=tuple(algorithm.value for algorithm in bearer.algorithms),
             jwks_file=bearer.jwks_file,
             jwks_url=bearer.jwks_url,
         ),

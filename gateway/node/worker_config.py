@@ -87,7 +87,8 @@ def _check_ports(listener: ListenerSection, config: Config, count: int) -> None:
 
 def _with_ports_of_its_own(listen: ListenSection, further: int) -> ListenSection:
     listeners = tuple(
-        it.model_copy(update={"port_base": it.port_base + further}) for it in listen.listeners
+        listener.model_copy(update={"port_base": listener.port_base + further})
+        for listener in listen.listeners
     )
     ports = {"port_base": listen.port_base + further, "listeners": listeners}
     return listen.model_copy(update={**ports, "bootstrap_shared": True})

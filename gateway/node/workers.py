@@ -40,10 +40,10 @@ def run_workers(config: Config, count: int, command: Command) -> None:
     """Serves until SIGTERM, SIGINT or SIGHUP. Raises StartError, ConfigError."""
     check(config, count)
     try:
-        for it in config.listen.all():
+        for listener in config.listen.all():
             # Taken by a stranger who shares it, too, it would seem to be free.
             listening_socket(
-                it.host, it.bootstrap_port, "listen.host, listen.bootstrap_port"
+                listener.host, listener.bootstrap_port, "listen.host, listen.bootstrap_port"
             ).close()
         with running_redis(config.state) as redis:
             url = None if redis.watch is None else redis.url

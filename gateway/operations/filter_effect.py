@@ -51,7 +51,7 @@ class FilterEffects:
         """`rules`: those that would be set; None: those of keyway.yaml."""
         wanted = self.filters.configured(group) if rules is None else tuple(rules)
         members = self._members(group, wanted)
-        after = {it.member_id: it.after for it in members}
+        after = {member.member_id: member.after for member in members}
         known = moved = dropped = 0
         routers: dict[tuple[Member, ...], tuple[Router, Router]] = {}  # one pair for each topic
         for window in self.windows.of_group(group):
@@ -60,7 +60,9 @@ class FilterEffects:
                 continue
             now = core.members
             if now not in routers:
-                wanted_now = tuple(Member(it.member_id, after.get(it.member_id, ())) for it in now)
+                wanted_now = tuple(
+                    Member(member.member_id, after.get(member.member_id, ())) for member in now
+                )
                 routers[now] = Router(now), Router(wanted_now)
             before, then = routers[now]
             for at, key in enumerate(core.unsettled_keys()[: EFFECT_KEYS_MAX - known], 1):

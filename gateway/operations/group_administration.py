@@ -85,7 +85,7 @@ class GroupAdministration:
             raise InvalidOperation(row["ErrorMessage"] or error_name(row["ErrorCode"]))
         if row["ErrorCode"] != ErrorCode.NONE:
             raise UpstreamRefused(ErrorCode(row["ErrorCode"]))
-        self.settings.altered({group: {KAFKA_NAMES[name]: it for name, it in values.items()}})
+        self.settings.altered({group: {KAFKA_NAMES[name]: value for name, value in values.items()}})
         log.info("group_settings_altered", group=group, settings=sorted(values))
         return self._rows(group, self.settings.of(group))
 

@@ -39,7 +39,7 @@ class GroupHistories:
 
     def topics(self, group: str) -> dict[str, History]:
         """Also `WHOLE`."""
-        return {topic: it for (name, topic), it in self._of.items() if name == group}
+        return {topic: histories for (name, topic), histories in self._of.items() if name == group}
 
     def stopped(self, group: str) -> bool:
         """It has no member, and its lag has grown since it settled the last record."""
@@ -74,10 +74,14 @@ class GroupHistories:
 
     def _sample(self, group: str, known: LagSum, at_ms: int) -> None:
         produced, logs, delivered, settled = 0, 0, 0, 0
-        for topic, it in known.topics.items():
+        for topic, topic_sum in known.topics.items():
             sent, done = self.flow.of(group, topic)
-            self._add(group, topic, Sample(at_ms, it.produced, it.logs, sent, done, it.records))
-            produced, logs = produced + it.produced, logs + it.logs
+            self._add(
+                group,
+                topic,
+                Sample(at_ms, topic_sum.produced, topic_sum.logs, sent, done, topic_sum.records),
+            )
+            produced, logs = produced + topic_sum.produced, logs + topic_sum.logs
             delivered, settled = delivered + sent, settled + done
         self._add(group, WHOLE, Sample(at_ms, produced, logs, delivered, settled, known.records))
 

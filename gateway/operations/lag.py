@@ -237,7 +237,9 @@ class Lags:
         """As `all`, in sum. Other work goes on meanwhile. `names`: of these groups only."""
         now_ms = self.now_ms()
         sums = await self.sums(portions, names=names)
-        return {name: GroupLag(it.records, it.seconds(now_ms)) for name, it in sums.items()}
+        return {
+            name: GroupLag(total.records, total.seconds(now_ms)) for name, total in sums.items()
+        }
 
     async def sums(
         self, portions: Portions | None = None, *, names: Iterable[str] | None = None
@@ -275,12 +277,14 @@ class Lags:
         return total
 
     def _lag(self, key: WindowKey, position: Position, source: Source, now_ms: int) -> Lag:
-        it = self._known(key, position, source)
-        caught_up, oldest_ms = self._oldest_ms(key, it, source)
+        known = self._known(key, position, source)
+        caught_up, oldest_ms = self._oldest_ms(key, known, source)
         seconds = 0.0 if caught_up else None
         if oldest_ms is not None:
             seconds = max(0, now_ms - oldest_ms) / 1000
-        return Lag(key.group, source.tp, it.cursor, it.end, it.records, seconds, it.settled)
+        return Lag(
+            key.group, source.tp, known.cursor, known.end, known.records, seconds, known.settled
+        )
 
     def _known(self, key: WindowKey, position: Position, source: Source) -> _Known:
         """All figures are of one moment, so that they agree."""

@@ -121,12 +121,12 @@ class ParkedRecords:
             if not choice.in_window(window) or place < after[:2] or len(rows) >= rows_max:
                 continue
             floor = after[2] if place == after[:2] else -1
-            parked = [it for it in await _parked(window) if it.offset > floor]
+            parked = [record for record in await _parked(window) if record.offset > floor]
             if choice.key is None:
-                parked = [it for it in parked if _is_chosen(it, choice, {})]
+                parked = [record for record in parked if _is_chosen(record, choice, {})]
                 parked = parked[: rows_max - len(rows)]
             keys = await self._keys(window, parked)
-            chosen = [it for it in parked if _is_chosen(it, choice, keys)]
+            chosen = [record for record in parked if _is_chosen(record, choice, keys)]
             rows += [
                 ParkedRow(
                     topic=place[0],
@@ -147,7 +147,9 @@ class ParkedRecords:
         """Read from Kafka for each of the rows, without values; records that are gone are left out.
         Raises StateUnavailable.
         """
-        windows = {_place(it): it for it in self.offsets.windows.of_group(group)}
+        windows = {
+            _place(open_window): open_window for open_window in self.offsets.windows.of_group(group)
+        }
         found: dict[ParkedPlace, RecordStart] = {}
         for row in rows:
             window = windows.get((row.topic, row.partition))
@@ -187,7 +189,7 @@ class ParkedRecords:
         Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation; StateUnavailable if no
         partition could be decided about.
         """
-        windows = [it for it in await self._windows(group) if choice.in_window(it)]
+        windows = [known for known in await self._windows(group) if choice.in_window(known)]
         if not windows and choice.partition is not None:
             raise PartitionUnknown(f"group {group!r} has nothing of {_named(choice)}")
         decided: list[Decided] = []
@@ -200,7 +202,7 @@ class ParkedRecords:
                 decided.append(Decided(topic, partition, [], str(away)))
         if not decided:
             raise NotParked(f"{_named(choice)}: {_nothing(choice)}")
-        if all(it.failed for it in decided):
+        if all(decision.failed for decision in decided):
             raise StateUnavailable(str(decided[0].failed))
         return decided
 
@@ -217,8 +219,8 @@ class ParkedRecords:
         place = _text(window)
         if core is None:
             raise StateUnavailable(f"{place} is being loaded")
-        parked = [it for it in core.stats().parked if _is_chosen(it, choice, keys)]
-        chosen = [it.offset for it in parked]
+        parked = [record for record in core.stats().parked if _is_chosen(record, choice, keys)]
+        chosen = [record.offset for record in parked]
         if choice.offsets is not None:
             missing = sorted(set(choice.offsets) - set(chosen))
             if missing:

@@ -95,9 +95,9 @@ class Seeks:
         GroupUnknown, StateUnavailable.
         """
         wanted = {
-            TopicPartition(it.topic, it.topic_id, it.partition): it.new
-            for it in moves
-            if it.new is not None
+            TopicPartition(move.topic, move.topic_id, move.partition): move.new
+            for move in moves
+            if move.new is not None
         }
         results = await self.offsets.set_positions(group, wanted) if wanted else {}
         return [_done(move, results) for move in moves]
@@ -138,7 +138,7 @@ class Seeks:
         logs: dict[int, _Log | str] = {}
         for partition in partitions:
             start, end, at = starts[partition], ends[partition], times.get(partition, -1)
-            fault = next((it for it in (start, end, at) if isinstance(it, str)), None)
+            fault = next((found for found in (start, end, at) if isinstance(found, str)), None)
             if fault is not None:
                 logs[partition] = fault
             elif isinstance(start, int) and isinstance(end, int) and isinstance(at, int):
@@ -176,7 +176,7 @@ class Seeks:
 
 def _gone(topic: str, positions: Iterable[Place]) -> list[Move]:
     partitions = sorted(partition for name, partition in positions if name == topic)
-    return [Move(topic, it, None, error="the topic is gone") for it in partitions]
+    return [Move(topic, partition, None, error="the topic is gone") for partition in partitions]
 
 
 def _planned(move: Move, log: _Log | str, target: Target) -> Move:

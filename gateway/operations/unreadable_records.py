@@ -44,7 +44,7 @@ class UnreadableRecords:
         StateUnavailable.
         """
         found = [_place(window) for window in await self._windows(group)]
-        rows = [it for it in found if it is not None and topic in (None, it.topic)]
+        rows = [row for row in found if row is not None and topic in (None, row.topic)]
         return sorted(rows, key=lambda row: (row.topic, row.partition))
 
     async def skip(self, group: str, topic: str, partition: int, offset: int) -> UnreadablePlace:

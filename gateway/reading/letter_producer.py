@@ -37,20 +37,20 @@ class LetterProducer:
     @classmethod
     async def started(cls, settings: UpstreamSettings) -> LetterProducer:
         """Raises UpstreamError."""
-        it = cls(AIOKafkaProducer(**producer_options(settings)))
+        producer = cls(AIOKafkaProducer(**producer_options(settings)))
         try:
             async with asyncio.timeout(PRODUCER_START_S_MAX):
-                await it._producer.start()
+                await producer._producer.start()
         except KafkaError as error:
-            await it.stop()
+            await producer.stop()
             raise Unreachable(str(error)) from error
         except TimeoutError as late:
-            await it.stop()
+            await producer.stop()
             raise TimedOut(f"no producer started within {PRODUCER_START_S_MAX:g} s") from late
         except BaseException:
-            await it.stop()
+            await producer.stop()
             raise
-        return it
+        return producer
 
     async def send(self, topic: str, record: Record, headers: list[Header]) -> str | None:
         """With these headers in place of its own. None once it is on all in-sync replicas; else

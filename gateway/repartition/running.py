@@ -112,8 +112,11 @@ class RunningTopic:
         if self._adopting is None:
             return []
         open_now = self._server.connections
-        producing = [it.producing for it in open_now.values()]
-        return [open_now[ConnectionId(it)] for it in self._adopting.outstanding(producing)]
+        producing = [connection.producing for connection in open_now.values()]
+        return [
+            open_now[ConnectionId(connection_id)]
+            for connection_id in self._adopting.outstanding(producing)
+        ]
 
     def close_late_ones(self) -> None:
         """The time to adopt is over: they get a moment for their answers."""

@@ -33,8 +33,10 @@ class StartOffsets:
         from gateway.reading.letter_producer import producer_options
 
         offsets = {
-            TopicPartition(it.tp.topic, it.tp.partition): OffsetAndMetadata(it.offset, it.metadata)
-            for it in commits
+            TopicPartition(commit.tp.topic, commit.tp.partition): OffsetAndMetadata(
+                commit.offset, commit.metadata
+            )
+            for commit in commits
         }
         options = producer_options(self.settings) | {"client_id": self.settings.client_id}
         producer = AIOKafkaProducer(

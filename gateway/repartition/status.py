@@ -62,8 +62,12 @@ def _producers(run: RunningTopic) -> tuple[ProducerShown, ...]:
     if run.record.phase is not Phase.SHOWN:
         return ()
     return tuple(
-        ProducerShown(it.id, f"{it.facts.host}:{it.facts.port}", it.facts.client_id)
-        for it in run.outstanding()[:SHOWN_MAX]
+        ProducerShown(
+            connection.id,
+            f"{connection.facts.host}:{connection.facts.port}",
+            connection.facts.client_id,
+        )
+        for connection in run.outstanding()[:SHOWN_MAX]
     )
 
 

@@ -91,7 +91,7 @@ class Steps:
     async def _before_shown(self, record: Repartition) -> tuple[str, ...]:
         """Groups start at the new partitions' first record, whatever their reset policy says."""
         leaders = (await self.there(record)).leaders
-        missing = [it for it in range(record.after) if leaders.get(it, -1) < 0]
+        missing = [partition for partition in range(record.after) if leaders.get(partition, -1) < 0]
         if missing:
             raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
         groups = await self.survey.groups(record.topic)

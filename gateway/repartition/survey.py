@@ -62,7 +62,9 @@ async def leaders_of(upstream: Upstream, topic: str) -> Leaders | None:
         return None
     if row["ErrorCode"] not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
         raise Refused(row["ErrorCode"], f"topic {topic!r}")
-    leaders = {it["PartitionIndex"]: it["LeaderId"] for it in row["Partitions"]}
+    leaders = {
+        partition["PartitionIndex"]: partition["LeaderId"] for partition in row["Partitions"]
+    }
     return Leaders(row["TopicId"], leaders)
 
 

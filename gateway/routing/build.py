@@ -121,8 +121,12 @@ def build(
 
 def endpoints_of(listening: Listening) -> dict[int, dict[str, tuple[str, int]]]:
     """The virtual brokers that every listener has an address for."""
-    addresses = {name: it.addresses for name, it in listening.all.items()}
-    served = set.intersection(*(set(it) for it in addresses.values())) if addresses else set()
+    addresses = {name: listener.addresses for name, listener in listening.all.items()}
+    served = (
+        set.intersection(*(set(of_listener) for of_listener in addresses.values()))
+        if addresses
+        else set()
+    )
     return {
         broker: {
             name: (known[broker].host, known[broker].port) for name, known in addresses.items()
@@ -181,7 +185,7 @@ def agreed_settings(config: Config, cluster_id: str) -> dict[str, str]:
         "upstream cluster": cluster_id,
         "format": _FORMAT,
         "listen.slots_per_broker": str(config.listen.slots_per_broker),
-        "names of listeners": ", ".join(sorted(it.name for it in config.listen.all())),
+        "names of listeners": ", ".join(sorted(listener.name for listener in config.listen.all())),
     }
 
 

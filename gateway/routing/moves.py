@@ -13,7 +13,7 @@ class PendingMoves:
 
     def look(self, next_owners: Mapping[int, str]) -> None:
         now_s = self.clock()
-        self._since_s = {it: self._since_s.get(it, now_s) for it in next_owners.items()}
+        self._since_s = {move: self._since_s.get(move, now_s) for move in next_owners.items()}
 
     def longest_s(self) -> float:
         """Of those that are not made yet; 0: there is none."""

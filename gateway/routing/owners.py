@@ -192,7 +192,9 @@ class SharedOwners:
         """Virtual brokers that no live node owns, also those that nobody listens for any more."""
         served = {broker for node in self._live.values() for broker in node.serves}
         brokers = served | self.routing.owners.keys()
-        return sorted(it for it in brokers if self.routing.owners.get(it) not in self._live)
+        return sorted(
+            broker for broker in brokers if self.routing.owners.get(broker) not in self._live
+        )
 
     # ------------------------------------------------------------------------------ start and stop
 
@@ -271,7 +273,11 @@ class SharedOwners:
                     content = left(self.routing, self.node_id)
                     generation = self.routing.generation
                     if await self._table.leave(self.node_id, generation, content):
-                        live = {it: node for it, node in self._live.items() if it != self.node_id}
+                        live = {
+                            other: node
+                            for other, node in self._live.items()
+                            if other != self.node_id
+                        }
                         self._learn(content, live)
                         log.info("left", node=self.node_id)
                         return
@@ -316,7 +322,7 @@ class SharedOwners:
         raise RoutingUnavailable("other nodes change owners all the time")
 
     def _owned(self) -> list[int]:
-        return [it for it, owner in self.routing.owners.items() if owner == self.node_id]
+        return [broker for broker, owner in self.routing.owners.items() if owner == self.node_id]
 
     # ------------------------------------------------------------------------------------- one beat
 

@@ -69,7 +69,11 @@ class SharedTopics:
             self.known = _parsed(rows)
             self._read_at = generation
         for portion in _portions(changed(self.known, self._seen)):
-            words = [word for topic, it in portion.items() for word in (topic, it.partitions)]
+            words = [
+                word
+                for topic, topic_facts in portion.items()
+                for word in (topic, topic_facts.partitions)
+            ]
             changes = await self._redis.eval(self._script, 2, KEY, TOPICS_KEY, *map(str, words))
             self.known.update(portion)
             if changes:

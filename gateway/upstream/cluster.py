@@ -254,7 +254,7 @@ class Upstream:
         body = {"Key": groups[0], "KeyType": COORDINATOR_KEY_GROUP, "CoordinatorKeys": groups}
         response = await self.call(ApiKey.FIND_COORDINATOR, body)
         answers = response["Coordinators"] or [{**response, "Key": groups[0]}]
-        return {it["Key"]: (it["ErrorCode"], it["NodeId"]) for it in answers}
+        return {answer["Key"]: (answer["ErrorCode"], answer["NodeId"]) for answer in answers}
 
     async def look_for_coordinators(self, groups: Sequence[str]) -> None:
         """Asks anew for all of them, in one request; those without an answer are forgotten."""
@@ -266,7 +266,7 @@ class Upstream:
             found = await self._find_coordinators(groups)
         except UpstreamError:
             return
-        self._coordinators |= {it: broker for it, (code, broker) in found.items() if code == 0}
+        self._coordinators |= {name: broker for name, (code, broker) in found.items() if code == 0}
 
     def forget_coordinator(self, group: str) -> None:
         """It answered NOT_COORDINATOR, or not at all."""

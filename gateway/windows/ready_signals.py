@@ -63,7 +63,7 @@ class ReadySignals:
         """Fetches from these virtual brokers look again: they have other owners. Returns how many
         there are.
         """
-        signals = [it for broker in brokers for it in self._at_broker.get(broker, ())]
+        signals = [ready for broker in brokers for ready in self._at_broker.get(broker, ())]
         for signal in signals:
             signal.set()
         return len(signals)

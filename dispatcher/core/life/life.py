@@ -182,7 +182,8 @@ class WindowLife:
         # their keys would wait for the locks. If it has not, this changes nothing.
         unconfirmed, self._unconfirmed = self._unconfirmed, []
         commands += [
-            Tell(NotSent(it.member_id, it.session_id, it.offsets, now_ms)) for it in unconfirmed
+            Tell(NotSent(delivery.member_id, delivery.session_id, delivery.offsets, now_ms))
+            for delivery in unconfirmed
         ]
         return commands
 
@@ -262,7 +263,7 @@ class WindowLife:
                         self._unconfirmed.append(effect)
         self._pending, self._writing = [], None
         self._commits.forget()
-        commands += [Refuse(it.ticket, why) for it in waiting if it.ticket != NO_TICKET]
+        commands += [Refuse(fetch.ticket, why) for fetch in waiting if fetch.ticket != NO_TICKET]
 
     # --------------------------------------------------------------------------------------- events
 

@@ -23,7 +23,9 @@ def missed_ends(
     count as ended: their members may still be on their way back.
     """
     return [
-        SessionLost(it.member_id, it.session_id, now_ms) for it in leases if ended(it.session_id)
+        SessionLost(lease.member_id, lease.session_id, now_ms)
+        for lease in leases
+        if ended(lease.session_id)
     ]
 
 

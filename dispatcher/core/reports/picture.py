@@ -110,7 +110,7 @@ def _runs_aside(state: WindowState) -> list[Run]:
 def _busy_aside(state: WindowState, end: int) -> dict[int, OffsetState]:
     """Of the records aside below `end` those that are not merely ready."""
     busy = dict.fromkeys(
-        [it for it in state.window.aside.leases if it < end], OffsetState.IN_FLIGHT
+        [leased for leased in state.window.aside.leases if leased < end], OffsetState.IN_FLIGHT
     )
     for offset, retry in state.retries.by_offset.items():
         if retry.held and offset < end and offset not in busy:

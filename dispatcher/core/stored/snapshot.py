@@ -222,7 +222,7 @@ def _aside_changes(cursor: int, front: int, settled: Sequence[tuple[int, int]]) 
             number = offset // STRETCH_OFFSETS
             bits[number] = bits.get(number, 0) | 1 << (offset % STRETCH_OFFSETS)
         expected = max(expected, high + 1)
-    return [AsideSet(number, packed(it)) for number, it in bits.items()]
+    return [AsideSet(number, packed(offsets)) for number, offsets in bits.items()]
 
 
 def bits_changes(settled: Sequence[tuple[int, int]]) -> list[BitsSet]:

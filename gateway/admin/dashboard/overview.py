@@ -155,7 +155,7 @@ class Overviews:
 
 
 def flow_row(flow: Flow) -> FlowRow:
-    produced, delivered, settled = (None if it is None else round(it, 3) for it in flow)
+    produced, delivered, settled = (None if rate is None else round(rate, 3) for rate in flow)
     return FlowRow(produced=produced, delivered=delivered, settled=settled)
 
 

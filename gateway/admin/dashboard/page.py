@@ -51,7 +51,7 @@ def assets() -> dict[str, Asset]:
 
 def _found(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
     found: list[tuple[str, Asset]] = []
-    for entry in sorted(folder.iterdir(), key=lambda it: it.name):
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if entry.is_dir():
             found += _found(entry, f"{prefix}{entry.name}/")
             continue

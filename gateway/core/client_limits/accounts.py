@@ -48,7 +48,7 @@ class Accounts:
                 account.limit_again(*_buckets(rule))
                 kept[key] = account
         self._accounts = kept
-        self.totals = {name: it for name, it in self.totals.items() if name in self.rules}
+        self.totals = {name: total for name, total in self.totals.items() if name in self.rules}
 
     def rule(self, account: Account) -> Rule:
         return self.rules[account.rule]
@@ -56,13 +56,15 @@ class Accounts:
     def all(self) -> list[Account]:
         """Sorted by rule, in the order of the rules, and within one by whom it is for."""
         order = {name: at for at, name in enumerate(self.rules)}
-        return sorted(self._accounts.values(), key=lambda it: (order[it.rule], it.who))
+        return sorted(
+            self._accounts.values(), key=lambda account: (order[account.rule], account.who)
+        )
 
     def _make_room(self, now_ns: int) -> None:
         """Gives up accounts without a connection: first those that owe nothing."""
         if len(self._accounts) < LIMIT_ACCOUNTS_MAX:
             return
-        idle = [key for key, it in self._accounts.items() if not it.connections]
+        idle = [key for key, held in self._accounts.items() if not held.connections]
         free = [key for key in idle if not self._accounts[key].debt_ms(now_ns)]
         for key in free or list(islice(idle, max(1, len(idle) // 2))):
             account = self._accounts.pop(key)

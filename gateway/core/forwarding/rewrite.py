@@ -244,7 +244,7 @@ def _move_configs(message: Message, addresses: Addresses, protocol: str) -> None
 def _move_configs_of(broker: Message, addresses: Addresses, protocol: str) -> None:
     """What cannot be moved is hidden as Kafka hides a password: without its value."""
     name = broker["ResourceName"]
-    address = next((it for number, it in addresses.items() if str(number) == name), None)
+    address = next((place for number, place in addresses.items() if str(number) == name), None)
     for config in broker["Configs"]:
         if not _has_address(config["Name"]):
             continue

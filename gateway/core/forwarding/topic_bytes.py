@@ -73,7 +73,9 @@ class TopicBytes:
         """Those without bytes since they were last taken. A client asks for the metadata of a topic
         again within minutes (metadata.max.age.ms, topic.metadata.refresh.interval.ms).
         """
-        idle = [it for it in self.by_name.values() if not it.produced and not it.fetched]
+        idle = [
+            topic for topic in self.by_name.values() if not topic.produced and not topic.fetched
+        ]
         for traffic in idle:
             del self.by_name[traffic.name.encode()]
             self.by_id.pop(traffic.topic_id, None)

@@ -31,7 +31,7 @@ def judged(claims: Mapping[str, Any], rules: TokenRules, now_s: float) -> Bearer
         raise BadToken("another issuer")
     audience = claims.get("aud")
     audiences = audience if isinstance(audience, list) else [audience]
-    if not any(it in rules.audiences for it in audiences if isinstance(it, str)):
+    if not any(name in rules.audiences for name in audiences if isinstance(name, str)):
         raise BadToken("for another audience")
     expires_s = _time(claims, "exp")
     if expires_s is None:

@@ -47,7 +47,8 @@ class ScramCredential:
     def text(self) -> str:
         """In Kafka's own form, as ScramCredentialUtils writes it."""
         salt, stored, server = (
-            base64.b64encode(it).decode() for it in (self.salt, self.stored_key, self.server_key)
+            base64.b64encode(part).decode()
+            for part in (self.salt, self.stored_key, self.server_key)
         )
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
@@ -68,7 +69,9 @@ def credential_of(mechanism: str, text: str) -> ScramCredential:
     if sorted(given) != sorted(_FIELDS):
         raise BadCredentials(f"{mechanism} needs {', '.join(_FIELDS)}, and no more")
     try:
-        salt, stored, server = (base64.b64decode(given[it], validate=True) for it in _FIELDS[:3])
+        salt, stored, server = (
+            base64.b64decode(given[name], validate=True) for name in _FIELDS[:3]
+        )
         iterations = int(given["iterations"])
     except ValueError as error:
         raise BadCredentials(f"{mechanism}: a field is not base64, or no number") from error
@@ -106,14 +109,17 @@ class Users:
 
     def _usual_mechanism(self) -> str:
         """That most passwords are checked with: an unknown name takes as long as most others."""
-        best = (next(it for it in _BEST_FIRST if it in mine) for mine in self.known.values())
+        best = (
+            next(mechanism for mechanism in _BEST_FIRST if mechanism in mine)
+            for mine in self.known.values()
+        )
         return _most_common(best, _BEST_FIRST[0])
 
     def _fake(self, name: str, mechanism: str) -> ScramCredential:
         hash_name = HASHES[mechanism]
         known = [mine[mechanism] for mine in self.known.values() if mechanism in mine]
-        size = _most_common((len(it.salt) for it in known), SALT_BYTES)
-        iterations = _most_common((it.iterations for it in known), ITERATIONS_MIN)
+        size = _most_common((len(credential.salt) for credential in known), SALT_BYTES)
+        iterations = _most_common((credential.iterations for credential in known), ITERATIONS_MIN)
 
         def made(what: str, count: int) -> bytes:
             seed = hmac.new(self.key, f"{what}:{mechanism}:{name}".encode(), "sha256").digest()

@@ -44,15 +44,22 @@ class Adopting:
         self._done.discard(connection)
 
     def outstanding(self, connections: Iterable[Producing]) -> list[int]:
-        return [it.connection for it in connections if self._is_outstanding(it)]
+        return [
+            producing.connection for producing in connections if self._is_outstanding(producing)
+        ]
 
-    def _is_outstanding(self, it: Producing) -> bool:
-        if it.connection > self.newest or not it.produces or it.connection in self._done:
+    def _is_outstanding(self, producing: Producing) -> bool:
+        if (
+            producing.connection > self.newest
+            or not producing.produces
+            or producing.connection in self._done
+        ):
             return False
-        served_ns = self._served_ns.get(it.connection)
+        served_ns = self._served_ns.get(producing.connection)
         if served_ns is None:
             return True
-        if it.oldest_ns is not None and it.oldest_ns <= served_ns:
+        if producing.oldest_ns is not None and producing.oldest_ns <= served_ns:
             return True
-        self._done.add(it.connection)  # the request that it is in the middle of next is a new one
+        # The request that it is in the middle of next is a new one.
+        self._done.add(producing.connection)
         return False

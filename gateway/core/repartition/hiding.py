@@ -27,4 +27,6 @@ def hide(response: Message, shown: Shown) -> None:
         if known is None or topic.get("TopicId", NO_TOPIC_ID) not in (known.topic_id, NO_TOPIC_ID):
             continue
         partitions = topic["Partitions"]
-        topic["Partitions"] = [it for it in partitions if it["PartitionIndex"] < known.partitions]
+        topic["Partitions"] = [
+            partition for partition in partitions if partition["PartitionIndex"] < known.partitions
+        ]

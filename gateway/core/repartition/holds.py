@@ -34,4 +34,6 @@ class Holds:
 
     def lift(self, topic_id: str) -> None:
         if self._records.pop(topic_id, None) is not None:
-            self._known = {place: it for place, it in self._known.items() if place[1] != topic_id}
+            self._known = {
+                place: hold for place, hold in self._known.items() if place[1] != topic_id
+            }

@@ -63,21 +63,23 @@ def next_step(
         return Next(Move.SHOW)
     if record.phase is Phase.SHOWN:
         reasons = unaware or [
-            f"node {node}: {it.producers} connections may produce by the old Metadata"
-            for node, it in sorted(said.items())
-            if node in live and it.producers
+            f"node {node}: {report.producers} connections may produce by the old Metadata"
+            for node, report in sorted(said.items())
+            if node in live and report.producers
         ]
         return Next(None, tuple(reasons)) if reasons else Next(Move.OPEN)
     if record.phase is Phase.OPEN:
-        return _raised(record, unaware, [it for node, it in said.items() if node in live], now_ms)
-    unsettled = [_unsettled(it) for it in left if it.offsets or it.keys]
+        return _raised(
+            record, unaware, [report for node, report in said.items() if node in live], now_ms
+        )
+    unsettled = [_unsettled(group) for group in left if group.offsets or group.keys]
     return Next(None, tuple(unsettled)) if unsettled else Next(Move.FINISH)
 
 
 def _raised(
     record: Repartition, unaware: list[str], said: Collection[NodeSaid], now_ms: int
 ) -> Next:
-    last_late_ms = max((it.late_ms for it in said), default=0)
+    last_late_ms = max((report.late_ms for report in said), default=0)
     left_ms = max(record.opened_ms, last_late_ms) + record.pace.late_ms - now_ms
     reasons = list(unaware)
     if left_ms > 0:

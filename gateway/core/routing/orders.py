@@ -39,7 +39,10 @@ def drained(routing: Routing, live: Mapping[str, Node], name: str) -> Routing:
     _check_lives(live, name)
     after = replace(routing, drained=routing.drained | {name})
     others = {
-        broker for it, node in live.items() if can_own(it, after, live) for broker in node.serves
+        broker
+        for other, node in live.items()
+        if can_own(other, after, live)
+        for broker in node.serves
     }
     staying = sorted(live[name].serves.keys() - others)
     if staying:
@@ -63,7 +66,7 @@ def placed(routing: Routing, live: Mapping[str, Node], broker: int, name: str | 
     """
     if not any(broker in node.serves for node in live.values()):
         raise UnknownBroker(f"no node listens for virtual broker {broker}")
-    rest = {it: at for it, at in routing.placed.items() if it != broker}
+    rest = {other: at for other, at in routing.placed.items() if other != broker}
     if name is None:
         return replace(routing, placed=rest)
     _check_lives(live, name)

@@ -189,4 +189,4 @@ def moved(before: Routing, after: Routing) -> frozenset[int]:
 
 def differing(before: Mapping[int, object], after: Mapping[int, object]) -> frozenset[int]:
     brokers = before.keys() | after.keys()
-    return frozenset(it for it in brokers if before.get(it) != after.get(it))
+    return frozenset(broker for broker in brokers if before.get(broker) != after.get(broker))

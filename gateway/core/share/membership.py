@@ -263,8 +263,8 @@ class ShareGroup:
     def gone(self, now_ms: int) -> list[str]:
         """Members that are due only because none of their connections is left."""
         members = self.members.values()
-        gone = [it for it in members if self._is_gone(it, now_ms)]
-        return [it.member_id for it in gone if not self._is_silent(it, now_ms)]
+        gone = [member for member in members if self._is_gone(member, now_ms)]
+        return [member.member_id for member in gone if not self._is_silent(member, now_ms)]
 
     def connected_elsewhere(self, member_id: str, now_ms: int) -> None:
         """Another node has a connection of it: the grace begins anew."""
@@ -308,7 +308,9 @@ class ShareGroup:
     def subscribers(self, topic: str) -> list[ShareMember]:
         """Members that subscribe to `topic` and have its partitions, in join order."""
         members = self.members.values()
-        return [it for it in members if it.subscribes(topic) and not it.assigned_later]
+        return [
+            member for member in members if member.subscribes(topic) and not member.assigned_later
+        ]
 
     def has_subscribers(self, topic: str) -> bool:
         """As a rule the first member subscribes."""

@@ -71,5 +71,5 @@ def _seconds(kind: int, value: bytes) -> int:
         raise ValueError(f"{text!r} is no time")
     if kind == _UTC_TIME:  # two digits of the year: 1950 to 2049
         digits = ("19" if digits >= "50" else "20") + digits
-    fields = [int(digits[:4]), *(int(digits[it : it + 2]) for it in range(4, 14, 2))]
+    fields = [int(digits[:4]), *(int(digits[at : at + 2]) for at in range(4, 14, 2))]
     return timegm((*fields, 0, 0, 0))

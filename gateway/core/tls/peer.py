@@ -56,7 +56,7 @@ def peer_certificate(verified: Mapping[str, Any] | None) -> PeerCertificate | No
     alternatives = verified.get("subjectAltName", ())
 
     def named(kind: str) -> tuple[str, ...]:
-        return tuple(value for it, value in alternatives if it == kind)
+        return tuple(value for tag, value in alternatives if tag == kind)
 
     return PeerCertificate(
         subject=_distinguished_name(verified.get("subject", ())),
@@ -78,7 +78,9 @@ def _distinguished_name(relative_names: tuple[tuple[tuple[str, str], ...], ...])
 
 def _value(text: str) -> str:
     """Escaped, so that no value can look like a further attribute."""
-    escaped = "".join("\\" + it if it in _ESCAPED else it for it in text)
+    escaped = "".join(
+        "\\" + character if character in _ESCAPED else character for character in text
+    )
     if text[:1] in ("#", " "):
         escaped = "\\" + escaped
     if len(text) > 1 and text.endswith(" "):
