@@ -38,7 +38,7 @@ class NodesOfStory:
         return SharedOwners(
             name,
             table,
-            serves=lambda: {it: {"clients": (name, it)} for it in (1, 2)},
+            serves=lambda: {broker: {"clients": (name, broker)} for broker in (1, 2)},
             agreed=dict,
             facts=dict,
         )

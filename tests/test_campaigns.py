@@ -88,7 +88,7 @@ def test_release() -> None:
             {"name": "c", "version": "3"},
         ]
     }
-    assert [(it.package, it.licence) for it in licences(bill)] == [
+    assert [(licence.package, licence.licence) for licence in licences(bill)] == [
         ("A", "BSD-3-Clause OR MIT"),
         ("b", "MIT"),
         ("c", ""),
@@ -101,17 +101,17 @@ def test_containers(tmp_path: Path) -> None:
     podman.prepare()
     engine = tomllib.loads((tmp_path / "podman" / "containers.conf").read_text())
     assert engine["engine"]["runtime"] == "runc"
-    assert [it.split("=")[0] for it in engine["containers"]["default_ulimits"]] == [
+    assert [limit.split("=")[0] for limit in engine["containers"]["default_ulimits"]] == [
         "nofile",
         "nproc",
     ]
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     override = yaml.safe_load((ROOT / "tests/containers/host-network.yml").read_text())["services"]
     assert override.keys() == compose.keys()
-    images = {it["image"] for it in compose.values() if "image" in it}
+    images = {service["image"] for service in compose.values() if "image" in service}
     images |= set(re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     made = (bases.PYTHON, bases.KAFKA, bases.REDIS)
-    assert images == {re.sub(r"^docker\.io/(library/)?", "", it) for it in made}
+    assert images == {re.sub(r"^docker\.io/(library/)?", "", image) for image in made}
 
 
 def test_mutants_are_made_of_every_room_of_the_core() -> None:

@@ -50,7 +50,7 @@ def built_for(target: str, stages: dict[str, tuple[str, str]]) -> str:
         return ""
     base, text = stages[target]
     needed = [base, *re.findall(r"--from=(\S+)", text)]
-    return text + "".join(built_for(it, stages) for it in needed)
+    return text + "".join(built_for(image, stages) for image in needed)
 
 
 def test_the_services_of_the_issue_are_there(compose: dict[str, Any]) -> None:

@@ -39,7 +39,11 @@ def kustomization() -> dict[str, Any]:
 
 
 def one(kind: str, name: str = "keyway") -> dict[str, Any]:
-    (found,) = [it for it in documents() if (it["kind"], it["metadata"]["name"]) == (kind, name)]
+    (found,) = [
+        document
+        for document in documents()
+        if (document["kind"], document["metadata"]["name"]) == (kind, name)
+    ]
     return found
 
 
@@ -49,7 +53,9 @@ def pod() -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    "document", documents(), ids=lambda it: f"{it['kind']}-{it['metadata']['name']}"
+    "document",
+    documents(),
+    ids=lambda manifest: f"{manifest['kind']}-{manifest['metadata']['name']}",
 )
 def test_manifests_fit_the_schema(document: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(document, version, strict=True)
@@ -65,13 +71,13 @@ def test_the_schema_finds_a_wrong_name() -> None:
 def test_every_file_is_used() -> None:
     named = {"kustomization.yaml", *kustomization()["resources"]}
     (secret,) = kustomization()["secretGenerator"]
-    assert {it.name for it in FOLDER.iterdir()} == named | set(secret["files"])
+    assert {file.name for file in FOLDER.iterdir()} == named | set(secret["files"])
     assert kustomization()["namespace"] == NAMESPACE
-    (volume,) = [it for it in pod()["volumes"] if "secret" in it]
+    (volume,) = [mounted for mounted in pod()["volumes"] if "secret" in mounted]
     assert volume["secret"]["secretName"] == secret["name"]
     (image,) = kustomization()["images"]
     containers = [*pod()["initContainers"], *pod()["containers"]]
-    assert {it["image"] for it in containers} == {image["name"]}
+    assert {container["image"] for container in containers} == {image["name"]}
 
 
 def test_all_select_the_pods_of_the_set() -> None:
@@ -96,7 +102,7 @@ def rendered(tmp_path: Path, name: str, token: str = TOKEN) -> Config:
     template = tmp_path / "template.yaml"
     text = (FOLDER / "keyway.yaml").read_text("utf-8")
     template.write_text(text.replace("@TOKEN_SHA256@", token))
-    given = {it["name"]: it.get("value") for it in init["env"]}
+    given = {variable["name"]: variable.get("value") for variable in init["env"]}
     assert given.keys() == {"POD_NAME", "POD_NAMESPACE", "FROM", "TO"}
     target = tmp_path / f"{name}.yaml"
     env = {
@@ -113,7 +119,7 @@ def rendered(tmp_path: Path, name: str, token: str = TOKEN) -> Config:
 
 def test_each_pod_is_a_node_of_its_own_name_and_address(tmp_path: Path) -> None:
     pods = [rendered(tmp_path, f"keyway-{number}") for number in range(3)]
-    assert [it.nodes.id for it in pods] == ["keyway-0", "keyway-1", "keyway-2"]
+    assert [of_pod.nodes.id for of_pod in pods] == ["keyway-0", "keyway-1", "keyway-2"]
     for config in pods:
         assert (
             config.listen.advertised_host
@@ -128,13 +134,17 @@ def test_each_pod_is_a_node_of_its_own_name_and_address(tmp_path: Path) -> None:
 def test_ports_and_probes_are_those_of_the_configuration(tmp_path: Path) -> None:
     config = rendered(tmp_path, "keyway-0")
     (container,) = pod()["containers"]
-    ports = {it["name"]: it["containerPort"] for it in container["ports"]}
+    ports = {opened["name"]: opened["containerPort"] for opened in container["ports"]}
     assert ports == {"bootstrap": config.listen.bootstrap_port, "admin": config.admin.port}
     for name in ("keyway", "keyway-bootstrap"):
         for port in one("Service", name)["spec"]["ports"]:
             assert ports[port["targetPort"]] == port["port"], "clients are told the inner ones"
-    open_paths = {it.path for it in OPERATIONS if it.method == "GET" and it.role is None}
-    probes = {it: container[it]["httpGet"] for it in container if it.endswith("Probe")}
+    open_paths = {
+        operation.path
+        for operation in OPERATIONS
+        if operation.method == "GET" and operation.role is None
+    }
+    probes = {key: container[key]["httpGet"] for key in container if key.endswith("Probe")}
     assert probes["readinessProbe"]["path"] == "/health/ready"
     assert probes["livenessProbe"]["path"] == probes["startupProbe"]["path"] == "/health/live"
     for probe in probes.values():
@@ -150,7 +160,7 @@ def test_the_command_is_one_that_the_image_takes() -> None:
     with root.make_context("keyway", list(container["args"])) as context:
         name, command, rest = root.resolve_command(context, list(container["args"]))  # type: ignore[attr-defined]
         with command.make_context(name, rest, parent=context) as inner:
-            paths = {it["mountPath"] for it in container["volumeMounts"]}
+            paths = {mount["mountPath"] for mount in container["volumeMounts"]}
             assert str(inner.params["config"].parent) in paths
 
 

@@ -23,7 +23,7 @@ RULES = rules()
 DASHBOARD: dict[str, Any] = json.loads(
     (MONITORING / "keyway-dashboard.json").read_text(encoding="utf-8")
 )
-PANELS: list[dict[str, Any]] = [it for it in DASHBOARD["panels"] if it["type"] != "row"]
+PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 VALUES = {  # of labels with a closed set of values
     "part": {part.name for part in parts() if part.troubles is not None},
     "outcome": {notice.value for notice in Notice},
@@ -108,7 +108,7 @@ def test_rules_speak_of_real_metrics(alert: str) -> None:
 def test_texts_of_rules_use_labels_that_the_result_has(alert: str) -> None:
     labels = check(RULES[alert].expression)
     groups = yaml.safe_load((MONITORING / "keyway-alerts.yaml").read_text("utf-8"))["groups"]
-    (rule,) = [it for group in groups for it in group["rules"] if it["alert"] == alert]
+    (rule,) = [known for group in groups for known in group["rules"] if known["alert"] == alert]
     text = " ".join(rule["annotations"].values())
     assert set(re.findall(r"\$labels\.(\w+)", text)) <= labels
     assert rule["labels"]["severity"] in ("warning", "critical")
@@ -128,7 +128,7 @@ def test_panels_speak_of_real_metrics(title: str, expression: str, legend: str) 
 
 
 def test_variables_are_made_of_real_metrics_and_all_are_used() -> None:
-    variables = {it["name"]: it for it in DASHBOARD["templating"]["list"]}
+    variables = {entry["name"]: entry for entry in DASHBOARD["templating"]["list"]}
     for name, variable in variables.items():
         if variable["type"] == "query":
             match = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])

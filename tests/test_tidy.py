@@ -53,7 +53,7 @@ def opens_with_text(path: Path) -> bool:
     with path.open(encoding="utf-8") as lines:
         passed = (tokenize.COMMENT, tokenize.NL)
         tokens = tokenize.generate_tokens(lines.readline)
-        return next(it.type for it in tokens if it.type not in passed) == tokenize.STRING
+        return next(token.type for token in tokens if token.type not in passed) == tokenize.STRING
 
 
 def long_functions(text: str) -> list[tuple[str, int]]:
@@ -97,9 +97,11 @@ def unreasoned(text: str) -> list[str]:
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
             methods = [
-                it for it in node.body if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef)
+                statement
+                for statement in node.body
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
             ]
-            first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             reasoned = lines[first - 2].startswith("# Long: ")
             if len(methods) > CLASS_METHODS_REASONED and not reasoned:
                 found.append(node.name)
@@ -163,9 +165,9 @@ def test_compiled_functions_name_a_caught_exception_once() -> None:
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             caught: dict[str, set[str]] = {}
-            for it in ast.walk(function):
-                if isinstance(it, ast.ExceptHandler) and it.name and it.type:
-                    caught.setdefault(it.name, set()).add(ast.unparse(it.type))
+            for part in ast.walk(function):
+                if isinstance(part, ast.ExceptHandler) and part.name and part.type:
+                    caught.setdefault(part.name, set()).add(ast.unparse(part.type))
             twice += [(source, name) for name, kinds in caught.items() if len(kinds) > 1]
     assert not twice
 

@@ -48,7 +48,9 @@ def texts_of(source: str) -> set[str]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            parts = [it.value if isinstance(it, ast.Constant) else FILLED for it in node.values]
+            parts = [
+                value.value if isinstance(value, ast.Constant) else FILLED for value in node.values
+            ]
             found.add("".join(map(str, parts)))
         elif (
             isinstance(node, ast.Constant)
@@ -111,8 +113,8 @@ PIECES = {
 def test_a_kafka_error_is_one_that_the_gateway_answers(name: str) -> None:
     assert name in ErrorCode.__members__
     folders = ("handlers", "core/share", "operations")
-    sources = [it for folder in folders for it in (ROOT / "gateway" / folder).glob("*.py")]
-    assert any(f"ErrorCode.{name}" in it.read_text(encoding="utf-8") for it in sources)
+    sources = [path for folder in folders for path in (ROOT / "gateway" / folder).glob("*.py")]
+    assert any(f"ErrorCode.{name}" in path.read_text(encoding="utf-8") for path in sources)
 
 
 def test_every_reason_of_bad_health_is_on_the_page() -> None:

@@ -233,9 +233,8 @@ class Unreliable:
 
     def key_stats(self, key: bytes) -> KeyStats:
         """O(waiting records)."""
-        offsets = [
-            offset for box in self._outboxes for offset, held in box.records() if held == key
-        ]
+        waiting = [record for box in self._outboxes for record in box.records()]
+        offsets = [offset for offset, held_key in waiting if held_key == key]
         owner = self._owner_of(key, 0)
         member_id = None if owner is None else owner.member_id
         if not offsets:
@@ -244,7 +243,7 @@ class Unreliable:
         return KeyStats(key, OffsetState.READY, member_id, records=len(offsets), first_offset=first)
 
     def keys_with_hash(self, key_hash: int) -> list[bytes]:
-        """Those of waiting records. O(waiting records)."""
+        """The keys of waiting records that have this hash. O(waiting records)."""
         waiting = {key for box in self._outboxes for key in box.keys if key is not None}
         return sorted([key for key in waiting if key_hash32(key) == key_hash])
 

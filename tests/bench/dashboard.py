@@ -73,7 +73,7 @@ def dashboard(bench: Bench, rounds: Iterable[int]) -> list[Row]:
         for at in rounds:
             with running(bench, load, "share", front, front) as run:
                 time.sleep(load.warmup_s)
-                slots = [slot(bench, it) for it in (reversed(SLOTS) if at % 2 else SLOTS)]
+                slots = [slot(bench, name) for name in (reversed(SLOTS) if at % 2 else SLOTS)]
             for one in slots:
                 found = run.figures(one.since_ns, one.until_ns)
                 spent[f"{one.side}: gateway CPU"].append(one.cpu_s)
@@ -83,7 +83,9 @@ def dashboard(bench: Bench, rounds: Iterable[int]) -> list[Row]:
                     f"round {at + 1}  {one.side}: p50 {found['p50']:.2f},"
                     f" p99 {found['p99']:.2f} ms, {one.cpu_s:.2f} CPU s\n"
                 )
-    pairs: dict[str, tuple[str, ...]] = {f"{OPEN}: {it}": (f"{CLOSED}: {it}",) for it in STATISTICS}
+    pairs: dict[str, tuple[str, ...]] = {
+        f"{OPEN}: {label}": (f"{CLOSED}: {label}",) for label in STATISTICS
+    }
     cpu: dict[str, tuple[str, ...]] = {f"{OPEN}: gateway CPU": (f"{CLOSED}: gateway CPU",)}
     return rows_of(samples, pairs, unit="ms", digits=2) + rows_of(
         spent, cpu, unit=f"CPU s in {SLOT_S:.0f} s", digits=2
@@ -146,7 +148,7 @@ def crowded(bench: Bench) -> Iterator[None]:
     finally:
         over.set()
         staying.join(OPEN_S_MAX)
-        again = sum(max(it.joins - 1, 0) for it in members)
+        again = sum(max(member.joins - 1, 0) for member in members)
         if again:
             sys.stdout.write(f"{again} times a member was evicted and joined again\n")
 
@@ -193,7 +195,7 @@ def _windows_up(gateway: GatewayProcess) -> bool:
     with suppress(OSError, HTTPException):
         with _asked(gateway, "/v1/overview") as answer:
             groups = json.load(answer)["groups"]
-        up = sum(int(it["windows"]) - int(it["waiting"]) for it in groups)
+        up = sum(int(group["windows"]) - int(group["waiting"]) for group in groups)
         return up >= GROUPS * PARTITIONS
     return False
 
@@ -232,7 +234,7 @@ def viewer(gateway: GatewayProcess, *, looks: bool) -> Iterator[Seen]:
                     answer.read()
                 seen.answers += 1
 
-    threads = [threading.Thread(target=it, daemon=True) for it in (stream, ask) if looks]
+    threads = [threading.Thread(target=work, daemon=True) for work in (stream, ask) if looks]
     for thread in threads:
         thread.start()
     try:

@@ -87,7 +87,7 @@ def _topic(case: str) -> str:
 
 def _consumed(bench: Bench, case: str) -> dict[str, float]:
     gateway = psutil.Process(bench.gateway.pid)
-    (redis,) = (it for it in gateway.children() if it.name() == "redis-server")
+    (redis,) = (child for child in gateway.children() if child.name() == "redis-server")
     before = cpu_s(gateway), cpu_s(redis), metrics(bench.gateway).get(FETCHES, 0)
     command = [
         *(sys.executable, "-m", "tests.bench.librdkafka_consume", "share"),

@@ -84,7 +84,7 @@ def visible(consumer: Consumer, topic: str) -> int:
     """Committed offsets in all partitions: records, and a marker for every transaction."""
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     try:
-        return sum(consumer.get_watermark_offsets(it, 10)[1] for it in places)
+        return sum(consumer.get_watermark_offsets(place, 10)[1] for place in places)
     except Exception:  # noqa: BLE001 - the topic is not there yet
         return 0
 
@@ -282,7 +282,9 @@ def main() -> int:
                 MIRROR_MAKER: lambda topic: mirror_maker(libs, where, fronts, topic),
                 LINK: lambda topic: link(where, fronts, topic, seal=seal),
             }
-            chosen = {name: it for name, it in copiers.items() if given.only in (None, name)}
+            chosen = {
+                name: copier for name, copier in copiers.items() if given.only in (None, name)
+            }
             copied(chosen, fronts, given.records, given.rounds)
     return 0
 

@@ -104,15 +104,17 @@ def main() -> None:
     print(f"{KEYS:,} keys, 100 points a member; greatest number of keys ÷ mean")  # noqa: T201
     print("members  bound   1..n   uuids  worst   arcs  elsewhere  moved  us/key")  # noqa: T201
     rows = [row(members, factor) for members in MEMBERS for factor in FACTORS]
-    for it in rows:
-        bound = "off" if it.bounded_load is None else f"{it.bounded_load:.2f}"
+    for found in rows:
+        bound = "off" if found.bounded_load is None else f"{found.bounded_load:.2f}"
         print(  # noqa: T201
-            f"{it.members:7}  {bound:>5}  {it.numbered:.3f}  {it.named:.3f}  {it.worst:.3f}"
-            f"  {it.arcs:.3f}  {it.elsewhere:9.1%}  {it.moved:5.1%}"
-            f"  {it.microseconds_per_key:6.2f}"
+            f"{found.members:7}  {bound:>5}  {found.numbered:.3f}  {found.named:.3f}"
+            f"  {found.worst:.3f}  {found.arcs:.3f}  {found.elsewhere:9.1%}  {found.moved:5.1%}"
+            f"  {found.microseconds_per_key:6.2f}"
         )
     WRITTEN.parent.mkdir(exist_ok=True)
-    WRITTEN.write_text(json.dumps([asdict(it) for it in rows], indent=1) + "\n", encoding="utf-8")
+    WRITTEN.write_text(
+        json.dumps([asdict(result) for result in rows], indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def strangers(url: str) -> Iterator[threading.Thread]:
 def figures(seconds: list[float]) -> Figures:
     ordered = sorted(seconds)
     at = (len(ordered) // 2, int(len(ordered) * 0.99), -1)
-    made = (round(ordered[it] * 1000, 2) for it in at)
+    made = (round(ordered[rank] * 1000, 2) for rank in at)
     return dict(zip(("p50_ms", "p99_ms", "max_ms"), made, strict=True)) | {"count": len(ordered)}
 
 
@@ -132,11 +132,11 @@ def phase(node: GatewayProcess, url: str, work: list[threading.Thread]) -> dict[
         timed(ask_node, 0.002) as kafka,
         timed(ask_view, 0.005) as registry,
     ):
-        for it in work:
-            it.start()
+        for thread in work:
+            thread.start()
         time.sleep(PHASE_S)
-    for it in work:
-        it.join()
+    for thread in work:
+        thread.join()
     return {
         "gateway": figures(kafka),
         "view": figures(registry),
@@ -146,7 +146,7 @@ def phase(node: GatewayProcess, url: str, work: list[threading.Thread]) -> dict[
 
 def metric(node: GatewayProcess, name: str) -> float:
     lines = HTTP.get(f"http://{node.admin}/metrics").text.splitlines()
-    return next((float(it.split()[1]) for it in lines if it.startswith(f"{name} ")), 0.0)
+    return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0.0)
 
 
 def measured(folder: Path, kafka: str) -> dict[str, Any]:

@@ -117,8 +117,11 @@ def in_sync(port: int) -> int:
 def schemas(kafka: str, rounds: Iterator[int]) -> list[Row]:
     """Rows for the first distribution and for later versions, in time and in memory."""
     found = [measure(kafka) for _ in rounds]
-    seconds = {FIRST: [it.first_s for it in found], LATER: [s for it in found for s in it.more_s]}
-    mib = {FIRST_RSS: [it.first_mib for it in found], LATER_RSS: [it.last_mib for it in found]}
+    seconds = {
+        FIRST: [run.first_s for run in found],
+        LATER: [s for run in found for s in run.more_s],
+    }
+    mib = {FIRST_RSS: [run.first_mib for run in found], LATER_RSS: [run.last_mib for run in found]}
     return [
         *rows_of(seconds, {LATER: (FIRST,)}, unit="s", digits=1),
         *rows_of(mib, {LATER_RSS: (FIRST_RSS,)}, unit="MiB", digits=1),

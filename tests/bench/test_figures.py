@@ -219,5 +219,5 @@ def test_bars_of_schemas(
     figures = schemas.Figures(30_000, first_s, (more_s,) * 5, 60.0, 100.0, last_mib)
     monkeypatch.setattr(schemas, "measure", lambda _kafka: figures)
     rows = schemas.schemas("", iter([0, 1]))
-    bars = [it for it in BARS if it.row.startswith("schemas:")]
-    assert [it.word for it in judge(rows, bars)] == words
+    bars = [bar for bar in BARS if bar.row.startswith("schemas:")]
+    assert [verdict.word for verdict in judge(rows, bars)] == words

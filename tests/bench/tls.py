@@ -152,7 +152,7 @@ def _produce(
     rate = re.search(r"([\d.]+) records/sec", last)
     found = {name: re.search(rf"(\d+) ms {name}th", last) for name in ("50", "99")}
     assert rate is not None, last
-    latencies = {f"p{name}": float(it[1]) for name, it in found.items() if it is not None}
+    latencies = {f"p{name}": float(match[1]) for name, match in found.items() if match is not None}
     return float(rate[1]), latencies
 
 

@@ -28,7 +28,7 @@ from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.operating import rest
 
-OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{it}-of-the-tests" for it in range(4))
+OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{number}-of-the-tests" for number in range(4))
 BEARER = {"Authorization": f"Bearer {OPERATOR}"}
 BILLING, LEDGER, SHIPPING, STOPPED = "billing", "ledger", "shipping", "stopped"
 HOSTILE = "<script>document.title='owned'</script>\"'&amp;<img src=x onerror=alert(1)>"
@@ -133,10 +133,10 @@ def slow_group(stage: Stage) -> Iterator[None]:
         rejected = 0
         while not over.is_set():
             batch = member.poll(0.3)
-            bad = [it for it in batch if rejected < 4 and chosen.random() < 0.01]
+            bad = [record for record in batch if rejected < 4 and chosen.random() < 0.01]
             rejected += len(bad)
-            back = [it for it in batch if it not in bad and chosen.random() < 0.1]
-            fine = [it for it in batch if it not in bad and it not in back]
+            back = [record for record in batch if record not in bad and chosen.random() < 0.1]
+            fine = [record for record in batch if record not in bad and record not in back]
             for verdict, records in (("REJECT", bad), ("RELEASE", back), ("ACCEPT", fine)):
                 if records:
                     member.acknowledge(verdict, records)

@@ -96,7 +96,9 @@ def test_login(browser: Browser, stage: Stage) -> None:
         stranger.live()
         expect(stranger.page.locator("tbody th a.name")).to_have_text([BILLING])
         cookies = stranger.page.context.cookies()
-        assert [(it["httpOnly"], it["sameSite"]) for it in cookies] == [(True, "Strict")]
+        assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [
+            (True, "Strict")
+        ]
         stranger.page.goto(f"{stage.url}/#/groups/{BILLING}/filters")
         expect(stranger.page.get_by_role("heading", name="Key filters")).to_be_visible()
         expect(stranger.page.get_by_role("button", name="Edit")).to_have_count(0)

@@ -36,7 +36,7 @@ from tests.rig.offset_clusters import Services, commit, produce_at, values
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
-VIEWER, SOME_GROUPS = (f"keyway_{it}-of-the-links" for it in ("viewer", "some"))
+VIEWER, SOME_GROUPS = (f"keyway_{who}-of-the-links" for who in ("viewer", "some"))
 ORDERS, BILLING = "links-orders", "links-billing"
 COPIED = {"copied": 1_200, "skipped": 30, "repeats": 2, "doubts": 1, "left_out": 3}
 TAKEN = "registered there as another schema"
@@ -82,7 +82,8 @@ def written(file: Path, tree: Settings, **kafkas: KafkaCluster) -> ClustersConfi
     state = str(file.parent / "state")
     body = {
         "clusters": [
-            {"name": name, "bootstrap_servers": it.bootstrap_servers} for name, it in kafkas.items()
+            {"name": name, "bootstrap_servers": kafka.bootstrap_servers}
+            for name, kafka in kafkas.items()
         ],
         "tree": tree,
         "topics": {"include": [ORDERS]},

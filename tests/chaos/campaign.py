@@ -73,8 +73,10 @@ def _played(played: Round) -> Verdict:
     began = time.monotonic()
     verdict = played.run()
     recovered = ", ".join(
-        "-" if it.seconds is None else f"{it.seconds:.1f} s (up after {it.up_seconds:.1f})"
-        for it in played.recoveries
+        "-"
+        if recovery.seconds is None
+        else f"{recovery.seconds:.1f} s (up after {recovery.up_seconds:.1f})"
+        for recovery in played.recoveries
     )
     console.print(
         f"  {verdict.records} records, {verdict.again} again ({verdict.confirmed_again} of them"
@@ -89,10 +91,14 @@ def _played(played: Round) -> Verdict:
 
 def _summary(done: int, failed: list[int], recoveries: list[Recovery], folder: Path) -> None:
     kinds: dict[str, list[float]] = {}
-    for it in recoveries:
-        if it.seconds is not None:
-            name = it.strike.victims[0].value if len(it.strike.victims) == 1 else "several at once"
-            kinds.setdefault(name, []).append(it.seconds)
+    for recovery in recoveries:
+        if recovery.seconds is not None:
+            name = (
+                recovery.strike.victims[0].value
+                if len(recovery.strike.victims) == 1
+                else "several at once"
+            )
+            kinds.setdefault(name, []).append(recovery.seconds)
     for name in sorted(kinds):
         seconds = kinds[name]
         console.print(

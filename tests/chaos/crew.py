@@ -41,8 +41,8 @@ class Service:
     def processed(self) -> list[Processed]:
         explicit = self.work_ms_max is not None
         return [
-            Processed(it, self._done.get(_identity(it)) if explicit else it.at_ns)
-            for it in list(self.member.deliveries)
+            Processed(delivery, self._done.get(_identity(delivery)) if explicit else delivery.at_ns)
+            for delivery in list(self.member.deliveries)
         ]
 
     def begin_stop(self) -> None:
@@ -84,7 +84,7 @@ class Service:
             return
         time.sleep(self._dice.uniform(0, self.work_ms_max) / 1000)  # the application's work
         now = time.monotonic_ns()
-        self._done.update({_identity(it): now for it in batch})
+        self._done.update({_identity(delivery): now for delivery in batch})
         self.member.acknowledge("ACCEPT", batch)
         self.member.commit(COMMIT_S_MAX)
 
@@ -136,7 +136,7 @@ class Crew:
 
     def kill(self, kind: Victim) -> list[Service]:
         """SIGKILL to one process of that kind; its members."""
-        host = next(it for it in self._hosts if it.kind == kind.value)
+        host = next(known for known in self._hosts if known.kind == kind.value)
         host.kill()
         self._hosts.remove(host)
         self._dead.append(host)
@@ -149,13 +149,15 @@ class Crew:
         self._join(host)
 
     def deliveries(self) -> list[Delivery]:
-        return [it for service in self.services for it in list(service.member.deliveries)]
+        return [
+            delivery for service in self.services for delivery in list(service.member.deliveries)
+        ]
 
     def processed(self) -> list[Processed]:
-        return [it for service in self.services for it in service.processed()]
+        return [processed for service in self.services for processed in service.processed()]
 
     def acked(self) -> list[Acked]:
-        return [it for service in self.services for it in list(service.member.acked)]
+        return [acked for service in self.services for acked in list(service.member.acked)]
 
     def complaints(self) -> Counter[str]:
         """Complaints of the clients: failed commands, error events, acknowledgements that
@@ -180,9 +182,11 @@ class Crew:
     def held_by(self, dead: Sequence[Service], *, since_ns: int) -> set[TopicPartitionOffset]:
         """Delivered to them last of all, since an earlier strike, and not confirmed to anybody."""
         names = {service.member.name for service in dead}
-        in_time = sorted(self.deliveries(), key=lambda it: it.at_ns)
-        last = {it.place: it.member for it in in_time if it.at_ns > since_ns}
-        confirmed = {it.place for it in self.acked() if it.error is None}
+        in_time = sorted(self.deliveries(), key=lambda delivery: delivery.at_ns)
+        last = {
+            delivery.place: delivery.member for delivery in in_time if delivery.at_ns > since_ns
+        }
+        confirmed = {acked.place for acked in self.acked() if acked.error is None}
         return {place for place, name in last.items() if name in names} - confirmed
 
     def end(self) -> None:

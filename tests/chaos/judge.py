@@ -76,18 +76,20 @@ def judge(
             for partition, records in topic.items()
         },
         [
-            audit.Delivery(it.member, done, it.partition, it.offset, 1, zlib.crc32(it.value or b""))
-            for it, done in firsts.values()
+            audit.Delivery(
+                first.member, done, first.partition, first.offset, 1, zlib.crc32(first.value or b"")
+            )
+            for first, done in firsts.values()
         ],
     )
     faults = [] if report.passed else [report.first_fault]
-    deliveries = [it.delivery for it in processed]
+    deliveries = [done.delivery for done in processed]
     early = _early({place: done for place, (_, done) in firsts.items()}, deliveries)
     faults += early
     again, unfounded = _confirmed_again(deliveries, acked, flushes)
     faults += unfounded
-    places = [it.place for it in deliveries]
-    foreign = sum(it.topic != topic_name for it in deliveries)
+    places = [delivery.place for delivery in deliveries]
+    foreign = sum(delivery.topic != topic_name for delivery in deliveries)
     if foreign:
         faults.append(f"{foreign} records of another topic")
     return Verdict(
@@ -105,10 +107,10 @@ def _first_processings(
     processed: Sequence[Processed],
 ) -> dict[TopicPartitionOffset, tuple[Delivery, int]]:
     firsts: dict[TopicPartitionOffset, tuple[Delivery, int]] = {}
-    for it in processed:
-        before = firsts.get(it.delivery.place)
-        if it.done_ns is not None and (before is None or it.done_ns < before[1]):
-            firsts[it.delivery.place] = (it.delivery, it.done_ns)
+    for done in processed:
+        before = firsts.get(done.delivery.place)
+        if done.done_ns is not None and (before is None or done.done_ns < before[1]):
+            firsts[done.delivery.place] = (done.delivery, done.done_ns)
     return firsts
 
 
@@ -116,7 +118,7 @@ def _early(done: Mapping[TopicPartitionOffset, int], deliveries: Sequence[Delive
     """One line per key of which a record was delivered before an earlier one had been processed."""
     found = []
     for (_, partition, key), sequence in by_key(deliveries).items():
-        places = {it.offset: it.place for it in sequence}
+        places = {delivery.offset: delivery.place for delivery in sequence}
         for at, later in enumerate(sequence):
             waiting = [
                 offset
@@ -125,7 +127,8 @@ def _early(done: Mapping[TopicPartitionOffset, int], deliveries: Sequence[Delive
             ]
             if waiting:
                 trail = " ".join(
-                    f"{it.offset}@{it.member}" for it in sequence[max(0, at - 8) :][:16]
+                    f"{delivery.offset}@{delivery.member}"
+                    for delivery in sequence[max(0, at - 8) :][:16]
                 )
                 found.append(
                     f"key {key!r} of partition {partition}: {later.offset} to {later.member}"
@@ -146,11 +149,11 @@ def _confirmed_again(
     count = 0
     unfounded = []
     for delivery in deliveries:
-        before = [it for it in confirmed.get(delivery.place, ()) if it.at_ns < delivery.at_ns]
+        before = [ack for ack in confirmed.get(delivery.place, ()) if ack.at_ns < delivery.at_ns]
         if not before:
             continue
         count += 1
-        last = max(before, key=lambda it: it.at_ns)
+        last = max(before, key=lambda ack: ack.at_ns)
         if not any(_explains(flush, delivery, last) for flush in flushes):
             unfounded.append(
                 f"{delivery.place} to {delivery.member} (delivery {delivery.delivery_count})"

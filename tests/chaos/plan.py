@@ -111,7 +111,7 @@ def _aged(dice: random.Random, strike: Strike) -> Strike:
         return strike
 
     def aged(victims: tuple[Victim, ...]) -> tuple[Victim, ...]:
-        return tuple(Victim.OLD_REDIS if it is Victim.REDIS else it for it in victims)
+        return tuple(Victim.OLD_REDIS if victim is Victim.REDIS else victim for victim in victims)
 
     return replace(
         strike,
@@ -129,7 +129,7 @@ def _strike(dice: random.Random, share: float) -> Strike:
         if drawn not in victims and not {drawn, *victims} >= {Victim.GATEWAY, Victim.FLUSH}:
             victims.append(drawn)
     # A Redis that is down cannot be flushed.
-    victims.sort(key=lambda it: it is not Victim.FLUSH)
+    victims.sort(key=lambda victim: victim is not Victim.FLUSH)
     returns = list(victims)
     dice.shuffle(returns)
     return Strike(

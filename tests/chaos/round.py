@@ -106,7 +106,7 @@ class Round:
         def reached() -> bool:
             nonlocal copied
             load.go_on()
-            share = len({it.place for it in self.crew.deliveries()}) / self.plan.records
+            share = len({delivery.place for delivery in self.crew.deliveries()}) / self.plan.records
             if not copied and share >= strike.copied_at_share:
                 self.site.copy_redis()
                 copied = True
@@ -162,10 +162,10 @@ class Round:
         found = []
         for fall in self._falls:
             over = [
-                it.at_ns - fall.killed_ns
-                for it in deliveries
-                if it.at_ns > fall.back_ns
-                and (not fall.strike.members_only or it.place in fall.held)
+                delivery.at_ns - fall.killed_ns
+                for delivery in deliveries
+                if delivery.at_ns > fall.back_ns
+                and (not fall.strike.members_only or delivery.place in fall.held)
             ]
             up_seconds = (fall.up_ns - fall.killed_ns) / 1e9
             found.append(Recovery(fall.strike, min(over) / 1e9 if over else None, up_seconds))
@@ -215,19 +215,19 @@ class Round:
         self.site.keep_logs(folder)
         lines = [f"seed {self.plan.seed}: {self.plan}", repr(self.plan), repr(verdict)]
         lines += [
-            f"{service.member.name}: {it}"
+            f"{service.member.name}: {line}"
             for service in self.crew.services
-            for it in (*service.troubles, *service.member.notes)
+            for line in (*service.troubles, *service.member.notes)
         ]
         (folder / "verdict.txt").write_text("\n".join(lines) + "\n")
-        reports = [(it.at_ns, delivery_line(it)) for it in self.crew.deliveries()]
+        reports = [(delivery.at_ns, delivery_line(delivery)) for delivery in self.crew.deliveries()]
         reports += [
             (
-                it.at_ns,
-                f"{it.member}\tacked\t{it.at_ns}\t{it.topic}\t{it.partition}\t{it.offset}"
-                f"\t{it.error or 'OK'}",
+                acked.at_ns,
+                f"{acked.member}\tacked\t{acked.at_ns}\t{acked.topic}\t{acked.partition}\t{acked.offset}"
+                f"\t{acked.error or 'OK'}",
             )
-            for it in self.crew.acked()
+            for acked in self.crew.acked()
         ]
         text = "\n".join(line for _, line in sorted(reports))
         (folder / "reports.tsv").write_text(text + "\n")
@@ -270,4 +270,4 @@ class Load:
 
     def failures(self) -> list[str]:
         """Records that the cluster never took, in the producer's own words."""
-        return [f"{len(self._failures)} not produced: {it}" for it in self._failures[:1]]
+        return [f"{len(self._failures)} not produced: {failure}" for failure in self._failures[:1]]

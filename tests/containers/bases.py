@@ -53,9 +53,9 @@ CMD ["python3", "/opt/kafka/bin/start.py"]
 def bases(podman: Podman, work: Path) -> str:
     """Makes sure that all are there; says where they come from. Raises AssertionError."""
     wanted = (PYTHON, KAFKA, REDIS)
-    if all(podman.has(it) for it in wanted):
+    if all(podman.has(image) for image in wanted):
         return "as before"
-    if all(podman.pulled(it) for it in wanted):
+    if all(podman.pulled(image) for image in wanted):
         return "of a registry"
     if not podman.has(DEBIAN):
         _import(podman, _root_file_system(podman, work / "rootfs"))

@@ -42,7 +42,9 @@ class NotHere(Exception):
 def require_packages() -> None:
     """Installs what is missing, as root. Raises NotHere."""
     commands = [
-        it for it in PACKAGES if shutil.which(it, path=f"{os.defpath}:/usr/sbin:/sbin") is None
+        command
+        for command in PACKAGES
+        if shutil.which(command, path=f"{os.defpath}:/usr/sbin:/sbin") is None
     ]
     if not commands:
         return

@@ -107,7 +107,7 @@ def again(key: int, version: int, data: bytes, at: int, decode: Decode, encode: 
 
 def records(corpus: Sequence[Exchange], random: Random) -> None:
     """Record batches of produced and fetched bytes."""
-    held = [it for it in corpus if it.key == ApiKey.PRODUCE]
+    held = [recording for recording in corpus if recording.key == ApiKey.PRODUCE]
     exchange, other = random.choice(held), random.choice(held)
     header = parse_request_header(exchange.request)
     body = decode_request(ApiKey.PRODUCE, exchange.version, exchange.request, header.body_at)

@@ -30,7 +30,7 @@ def test_no_finding(corpus: list[Exchange], target: str) -> None:
 
 def test_the_corpus_has_what_the_gateway_decodes(corpus: list[Exchange]) -> None:
     recorded = {exchange.key for exchange in corpus}
-    assert {int(key) for key in LOCAL} <= {it.key for it in corpus if it.local}
+    assert {int(key) for key in LOCAL} <= {recording.key for recording in corpus if recording.local}
     assert {int(key) for key in REWRITTEN} - {int(key) for key in LOCAL} <= recorded
     assert any(exchange.response is None for exchange in corpus), "acks=0"
 

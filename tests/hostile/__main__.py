@@ -54,7 +54,7 @@ def main() -> int:
             took_s = time.monotonic() - row_began
             _say(f"{name}, {took_s:.0f} s in all: {found.did}")
     REPORT.parent.mkdir(exist_ok=True)
-    rows = [{**asdict(it), "broken": broken[it.attack]} for it in measured]
+    rows = [{**asdict(attack), "broken": broken[attack.attack]} for attack in measured]
     REPORT.write_text(json.dumps(rows, indent=1))
     _show(measured, broken)
     count = sum(map(bool, broken.values()))
@@ -77,18 +77,19 @@ def _show(measured: list[Measured], broken: dict[str, list[str]]) -> None:
         "p99 (rest, direct) ms",
     )
     table = Table(*heads, "back s", "warnings", "health", "bars")
-    for it in measured:
+    for attack in measured:
         table.add_row(
-            it.attack,
-            f"{it.seconds:.0f}",
-            f"{it.stall.longest:.0f} ({it.rest_stall.longest:.0f}, {it.broker.longest:.0f})",
-            f"{it.rss_mib:.0f} ({it.rest_rss_mib:.0f})",
-            f"{it.victim.p50:.1f}",
-            f"{it.victim.p99:.1f} ({it.rest_victim.p99:.1f}, {it.direct.p99:.1f})",
-            f"{it.at_rest_again_s:.1f}",
-            f"{it.warnings:,}",
-            ", ".join(f"{count} x {said}" for said, count in it.health.items()),
-            "; ".join(broken[it.attack]) or "hold",
+            attack.attack,
+            f"{attack.seconds:.0f}",
+            f"{attack.stall.longest:.0f}"
+            f" ({attack.rest_stall.longest:.0f}, {attack.broker.longest:.0f})",
+            f"{attack.rss_mib:.0f} ({attack.rest_rss_mib:.0f})",
+            f"{attack.victim.p50:.1f}",
+            f"{attack.victim.p99:.1f} ({attack.rest_victim.p99:.1f}, {attack.direct.p99:.1f})",
+            f"{attack.at_rest_again_s:.1f}",
+            f"{attack.warnings:,}",
+            ", ".join(f"{count} x {said}" for said, count in attack.health.items()),
+            "; ".join(broken[attack.attack]) or "hold",
         )
     Console(width=WIDTH).print(table)
 

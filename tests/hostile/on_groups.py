@@ -115,7 +115,7 @@ def groups_that_all_fetch(target: Target, seconds: float) -> str:
         with ThreadPoolExecutor(WIDE_LINES) as pool:
             fetching = [pool.submit(fetch, line) for line in range(WIDE_LINES)]
             waits = [_first_record(target, topic, f"beside-{at}") for at in until(seconds)]
-            refused = sum(it.result() for it in fetching)
+            refused = sum(task.result() for task in fetching)
         longest_ms = max(waits)
     assert refused == 5 * WIDE_LINES, f"{refused} members were one too many"
     assert longest_ms < FIRST_RECORD_MS_MAX, f"another group waited {longest_ms} ms"
@@ -157,7 +157,9 @@ def _first_record(target: Target, topic: str, group: str) -> int:
             message.update(MaxRecords=1, BatchSize=1, MaxWaitMs=500)
             answer = client.call(ApiKey.SHARE_FETCH, 1, message)
             assert answer["ErrorCode"] == 0, answer
-            if any(row["Records"] for it in answer["Responses"] for row in it["Partitions"]):
+            if any(
+                row["Records"] for response in answer["Responses"] for row in response["Partitions"]
+            ):
                 break
             produce(target.upstream, topic, [(b"k", b"v")], partition=0)
     return round((time.monotonic() - began) * 1000)

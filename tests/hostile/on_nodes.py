@@ -148,8 +148,8 @@ def configured_just_before(target: Target, seconds: float) -> str:
             for at in range(CREATED_TOPICS)
         ]
         starts = list(pool.map(start_of, groups))
-        for it in topics:
-            it.result()
+        for creation in topics:
+            creation.result()
     wrong = [at for at in starts if at != 0]
     assert not wrong, f"{len(wrong)} of {len(starts)} groups did not start at the first record"
     return f"{len(starts)} of {len(starts)} groups started at the first record"

@@ -55,7 +55,7 @@ def large_batches(target: Target, seconds: float) -> str:
         produce(target.bootstrap, target.topic, batch, partition=0, config=config)
     with ThreadPoolExecutor(4) as pool:
         groups = [f"large-{at}" for at in range(4)]
-        read = pool.map(lambda it: _fetched(it, target, seconds, LARGE_RECORDS_MAX), groups)
+        read = pool.map(lambda group: _fetched(group, target, seconds, LARGE_RECORDS_MAX), groups)
         return f"4 batches of {LARGE_BYTES:,} bytes; {'; '.join(read)}"
 
 

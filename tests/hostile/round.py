@@ -163,7 +163,7 @@ class Round:
             time.sleep(REST_S)
             span, frozen = (began_ns, time.monotonic_ns()), self._freezes.spans()
             seen = [self._latency(name, span, frozen) for name in (PROBE, VICTIM, DIRECT)]
-            if min(it.judged for it in seen) >= 2 * JUDGED_MIN:
+            if min(client.judged for client in seen) >= 2 * JUDGED_MIN:
                 break
             assert time.monotonic() - began < REST_S_MAX, f"no rest: {seen}"
         stall, victim, direct = seen

@@ -70,18 +70,20 @@ def main() -> int:
                 check=False,
             ).returncode
     modules = list(every_module(ROOT))
-    known = sorted({it.rpartition(".")[2] for it in modules})
+    known = sorted({module.rpartition(".")[2] for module in modules})
     for name in arguments.modules:
         if name not in known:
             parser.error(f"no module {name}: there are {', '.join(known)}")
-    wanted = [it for it in modules if it.rpartition(".")[2] in arguments.modules]
+    wanted = [module for module in modules if module.rpartition(".")[2] in arguments.modules]
     tests = QUICK if arguments.quick else (*QUICK, *DEEP)
     if arguments.own:
         tests = tuple(map(_unit_test_of, wanted or modules))
     seed = datetime.now(UTC).toordinal() if arguments.seed is None else arguments.seed
     every = _all_mutants(wanted or modules)
     places = tuple(f"{module}." for module in wanted or modules)
-    gone = {name for name in explained() if name.startswith(places)} - {it.name for it in every}
+    gone = {name for name in explained() if name.startswith(places)} - {
+        mutant.name for mutant in every
+    }
     return _run(modules, _sampled(every, arguments.sample, seed), gone, tests, arguments.jobs)
 
 

@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--ca", metavar="FILE", default="")
     options, more = parser.parse_known_args()
     options.karapace, options.importing = (
-        it.rstrip("/") for it in (options.karapace, options.importing)
+        url.rstrip("/") for url in (options.karapace, options.importing)
     )
     os.environ |= {
         KARAPACE: options.karapace,

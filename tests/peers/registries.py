@@ -92,8 +92,8 @@ class Peer:
         every, live = self.get(f"{path}?deleted=true"), self.get(path)
         if not isinstance(every, list):
             return {}
-        found = {it: self.get(f"{path}/{it}?deleted=true") for it in every}
-        return {at: (it.get("id", 0), at in live) for at, it in found.items()}
+        found = {version: self.get(f"{path}/{version}?deleted=true") for version in every}
+        return {at: (row.get("id", 0), at in live) for at, row in found.items()}
 
 
 def peer(name: str) -> Peer:

@@ -108,13 +108,13 @@ def test_same_id_and_version_by_rest_and_by_a_stock_client(
     site.register(versions)
     site.write([compatibility_record(f"acme-{run}-orders-value", "FULL")])
     with site.running():
-        for it in versions:
-            there = it.subject.removeprefix("acme-").replace("-value", ".b-value")
+        for written in versions:
+            there = written.subject.removeprefix("acme-").replace("-value", ".b-value")
             there = there.replace("-key", ".b-key")
-            becomes(registry, there, {it.version: (it.id, True)})
-            found = registry.get(f"/schemas/ids/{it.id}")
-            assert canonical(it.schema.type, found["schema"]) == canonical(
-                it.schema.type, it.schema.text
+            becomes(registry, there, {written.version: (written.id, True)})
+            found = registry.get(f"/schemas/ids/{written.id}")
+            assert canonical(written.schema.type, found["schema"]) == canonical(
+                written.schema.type, written.schema.text
             )
         level = f"/config/{run}-orders.b-value"
         wait_until(
@@ -233,13 +233,17 @@ def test_killed_and_started_again(registry: Peer, site: Site, run: str, first_id
             site.wait_for("schemas_distributed", started + 1)
             time.sleep(draw.uniform(0, 1.0))  # the moment of the kill
         kill_child(child)
-    theirs = [it.removeprefix("acme-").replace("-value", ".b-value") for it in subjects]
+    theirs = [name.removeprefix("acme-").replace("-value", ".b-value") for name in subjects]
     with site.running():
         for subject, there in zip(subjects, theirs, strict=True):
-            held = {at: it for (name, at), it in source.items() if name == subject}
-            becomes(registry, there, {at: (it.id, not it.deleted) for at, it in held.items()})
+            held = {at: stored for (name, at), stored in source.items() if name == subject}
+            becomes(
+                registry,
+                there,
+                {at: (stored.id, not stored.deleted) for at, stored in held.items()},
+            )
         wait_until(  # the mode set for the writes
-            lambda: all(registry.get(f"/mode/{it}").get("mode") != "IMPORT" for it in theirs),
+            lambda: all(registry.get(f"/mode/{name}").get("mode") != "IMPORT" for name in theirs),
             what="the modes to be taken back",
             deadline_s=ARRIVE_S_MAX,
         )
@@ -286,4 +290,4 @@ def test_followed_as_the_primary(registry: Peer, site: Site, rig: Peer, run: str
         assert registry.delete(f"{path}?permanent=true")
         becomes(rig, f"{run}-j.b-value", {})
     _, found = command("diff", str(site.config()), "a", "b")  # others' subjects fit no pattern
-    assert [it for it in found["differences"] if run in it["subject"]] == []
+    assert [difference for difference in found["differences"] if run in difference["subject"]] == []

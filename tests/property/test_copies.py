@@ -48,7 +48,7 @@ def test_not_with_any_byte_changed(
 ) -> None:
     value = bytearray(encode(copy, record, seals=seals))
     at = data.draw(st.integers(0, len(value) - 1))
-    value[at] = data.draw(st.integers(0, 255).filter(lambda it: it != value[at]))
+    value[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != value[at]))
     assert judge([(COPY_HEADER, bytes(value))], record, seals=seals).copy is None
 
 

@@ -30,7 +30,7 @@ def test_adoption_is_what_every_open_connection_of_every_node_was_served(
         else:
             nodes[name].served(connection, generation)
             sent[name, connection] = max(generation, sent.get((name, connection), 0))
-        cluster = of_cluster({it: node.lowest() for it, node in nodes.items()})
+        cluster = of_cluster({broker: node.lowest() for broker, node in nodes.items()})
         if {owner for owner, _ in sent} == {"a", "b"}:
             assert cluster == min(sent.values())
         else:
@@ -48,7 +48,7 @@ def test_versions_grow_with_partitions_and_come_to_rest(views: list[dict[str, in
             assert after.version == (1 if before is None else before.version + 1)
         known = {**known, **change}
         assert changed(known, seen) == {}
-        assert reflects(known, {topic: it.partitions for topic, it in known.items()})
+        assert reflects(known, {topic: facts.partitions for topic, facts in known.items()})
     for topic, content in known.items():
         assert content.partitions == max(view.get(topic, 0) for view in views)
 
@@ -63,4 +63,4 @@ def test_only_what_has_another_owner_or_moves_is_pushed(
     old = Routing(generation=g1, owners=before, next_owners=nexts)
     assert moved(old, Routing(generation=g2, owners=before, next_owners=nexts)) == frozenset()
     told = moved(old, Routing(generation=g2, owners=after, next_owners=nexts))
-    assert told == {it for it in range(1, 5) if before.get(it) != after.get(it)}
+    assert told == {broker for broker in range(1, 5) if before.get(broker) != after.get(broker)}

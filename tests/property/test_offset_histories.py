@@ -42,11 +42,11 @@ def go_on(history: History) -> None:
 
 
 def before(log: Log, offset: int) -> set[Place]:
-    return {(it.stream, it.origin) for at, it in log.records.items() if at < offset}
+    return {(record.stream, record.origin) for at, record in log.records.items() if at < offset}
 
 
 def behind(log: Log, offset: int) -> list[Place]:
-    return [(it.stream, it.origin) for at, it in log.records.items() if at >= offset]
+    return [(record.stream, record.origin) for at, record in log.records.items() if at >= offset]
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, 100))
@@ -74,15 +74,15 @@ def test_settled_records_of_a_key_shared_group_do_not_come_again(first: int) -> 
         history.run(STEPS)
         facts = facts_of(history, joined(sorted(history.settled)))
         done = history.passed() | history.settled_behind() | history.missed()
-        on_a = {(it.stream, it.origin) for it in history.logs["A"].records.values()}
+        on_a = {(record.stream, record.origin) for record in history.logs["A"].records.values()}
         known = history.passed() | (history.settled_behind() & on_a)
         go_on(history)
         located = located_on_b(history, facts, behind=SETTLED_SPAN_OFFSETS)
         target = history.logs["B"]
         assert before(target, located.offset) <= done, f"seed {seed}: a record is skipped"
         told = {
-            (it.stream, it.origin)
-            for at, it in target.records.items()
+            (record.stream, record.origin)
+            for at, record in target.records.items()
             if any(low <= at <= high for (low, high), _ in located.settled)
         }
         assert told <= done, f"seed {seed}: a record counts as settled that is not"
@@ -99,8 +99,8 @@ def test_a_timestamp_skips_nothing_of_one_origin(first: int) -> None:
         history.run(STEPS)
         facts = facts_of(history)
         owed = {
-            (it.stream, it.origin)
-            for at, it in history.logs["A"].records.items()
+            (record.stream, record.origin)
+            for at, record in history.logs["A"].records.items()
             if at >= history.committed
         }
         end = history.logs["A"].end

@@ -22,12 +22,12 @@ def test_loads_are_level_and_no_more_moves_than_must(
 ) -> None:
     found = assigned(dict.fromkeys(nodes, brokers), held)
     assert found.keys() == brokers
-    loads = {name: [it for it in found if found[it] == name] for name in nodes}
+    loads = {name: [broker for broker in found if found[broker] == name] for name in nodes}
     sizes = sorted(map(len, loads.values()))
     assert sizes[-1] - sizes[0] <= 1
     # A holder gives only what is above the level, and then gets nothing.
     for name in nodes:
-        had = {it for it in brokers if held.get(it) == name}
+        had = {broker for broker in brokers if held.get(broker) == name}
         kept = had & set(loads[name])
         assert len(kept) >= min(len(had), sizes[0])
         if kept != had:
@@ -68,7 +68,7 @@ def test_every_history_of_nodes_comes_to_rest(
         live = {
             name: Node(
                 id=name,
-                serves={it: {"clients": (name, it)} for it in BROKERS},
+                serves={number: {"clients": (name, number)} for number in BROKERS},
                 leaving=name in leaves,
             )
             for name in lives

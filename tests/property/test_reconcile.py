@@ -45,16 +45,18 @@ def test_merged_is_the_union_of_what_is_settled(
     stored = stored_after(steps)
     both = merged(stored, committed)
     assert both.cursor >= max(stored.cursor, committed.cursor)
-    edges = {edge for it in (stored, committed, both) for edge in (it.cursor, *edges_of(it))}
+    edges = {
+        edge for state in (stored, committed, both) for edge in (state.cursor, *edges_of(state))
+    }
     for offset in edges | {edge - 1 for edge in edges} | set(OFFSETS):
         either = is_settled(stored, offset) or is_settled(committed, offset)
         assert is_settled(both, offset) == either, offset
-    assert both.retries == [it for it in stored.retries if not is_settled(both, it.offset)]
+    assert both.retries == [retry for retry in stored.retries if not is_settled(both, retry.offset)]
     left = [
-        replace(it, offsets=[at for at in it.offsets if not is_settled(both, at)])
-        for it in stored.leases
+        replace(lease, offsets=[at for at in lease.offsets if not is_settled(both, at)])
+        for lease in stored.leases
     ]
-    assert both is stored or both.leases == [it for it in left if it.offsets]
+    assert both is stored or both.leases == [lease for lease in left if lease.offsets]
 
 
 @given(histories, commits)

@@ -28,9 +28,9 @@ def test_absence_is_what_every_answer_of_the_last_minute_said(
     absences = Absences()
     absences.ask_for([PLACE])
     times = list(accumulate(pause for pause, _ in given_answers))
-    said = [it for _, it in given_answers]
-    for at, it in zip(times, said, strict=True):
-        absences.answered(PLACE, it, at)
+    said = [answer for _, answer in given_answers]
+    for at, answer in zip(times, said, strict=True):
+        absences.answered(PLACE, answer, at)
     now = (times[-1] if times else 0) + later_ms
     found = absences.confirmed(now).get(PLACE)
     # Judged from the end: the run of equal answers without too long a silence.

@@ -46,13 +46,13 @@ from schema_dist.core.records import (
 from schema_dist.core.standing import Standing
 
 NAMES = pair_subjects(compile_pattern("{t}-{topic}", {"t": "acme"}), compile_pattern("{topic}.b"))
-HERE = [f"acme-{it}-value" for it in "abcde"]
-THERE = [f"{it}.b-value" for it in "abcde"]
+HERE = [f"acme-{letter}-value" for letter in "abcde"]
+THERE = [f"{letter}.b-value" for letter in "abcde"]
 CONFIRMED: list[Mapping[Place, Presence] | None] = [
     None,
     {},
-    {(it, Version(1)): Presence.GONE for it in THERE},
-    {(it, Version(1)): Presence.DELETED for it in THERE},
+    {(subject, Version(1)): Presence.GONE for subject in THERE},
+    {(subject, Version(1)): Presence.DELETED for subject in THERE},
 ]
 versions = st.integers(1, 2).map(Version)
 
@@ -119,7 +119,7 @@ class World:
         source, target = self.source, self.target
         if fresh:
             source, target = rebuilt(source), rebuilt(target)
-        wanted = Desired(source, NAMES, lambda it: it in self.follows)
+        wanted = Desired(source, NAMES, lambda subject: subject in self.follows)
         return Standing(wanted, target, self.ledger, hard=self.hard)
 
     def plan(self, standing: Standing, confirmed: Mapping[Place, Presence] | None) -> Plan:
@@ -133,7 +133,7 @@ class World:
     def carry_out(self, plan: Plan, count: int) -> None:
         """The first writes of a plan, as distribution makes them; then the process is killed."""
         self.ledger.apply(plan.adopted[: 2 * count])
-        for write in [it for wave in plan.waves for it in wave][:count]:
+        for write in [planned for wave in plan.waves for planned in wave][:count]:
             meaning = meaning_of(write.wanted) if isinstance(write, Register) else None
             self.ledger.apply(entries_before(write, meaning))
             self.target.apply(_event(write), self.at)
@@ -143,8 +143,8 @@ class World:
 def rebuilt(contents: Contents) -> Contents:
     """Without a past: indexes, too, are made of what is there now."""
     made = Contents()
-    for it in contents.versions():
-        made.put(it, contents.order[it.place])
+    for version in contents.versions():
+        made.put(version, contents.order[version.place])
     made.removed = set(contents.removed)
     made.compatibility, made.modes = dict(contents.compatibility), dict(contents.modes)
     return made

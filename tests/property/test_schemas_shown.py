@@ -55,7 +55,7 @@ def seen(shown: Shown) -> object:
         shown.list_subjects(Listing(prefix="a")),
         listed,
         {key: sorted(of, key=str) for key, of in shown.ids.items()},
-        [shown.referenced_by(it.subject, str(it.version)) for it in listed],
+        [shown.referenced_by(version.subject, str(version.version)) for version in listed],
         shown.compatibility,
         shown.modes,
         shown.contexts(),

@@ -59,7 +59,9 @@ def schemas(draw: st.DrawFn) -> Any:
         return inner if inner == "null" or isinstance(inner, list) else ["null", inner]
 
     def record(depth: int) -> Any:
-        fields = [{"name": it, "type": kind(depth)} for it in FIELDS[: draw(st.integers(1, 3))]]
+        fields = [
+            {"name": field, "type": kind(depth)} for field in FIELDS[: draw(st.integers(1, 3))]
+        ]
         return {"type": "record", "name": name("R"), "fields": fields}
 
     return record(3)
@@ -72,7 +74,7 @@ def data_of(draw: st.DrawFn, schema: Any) -> Any:
         return data_of(draw, draw(st.sampled_from(schema)))
     match schema["type"]:
         case "record":
-            return {it["name"]: data_of(draw, it["type"]) for it in schema["fields"]}
+            return {field["name"]: data_of(draw, field["type"]) for field in schema["fields"]}
         case "array":
             return [data_of(draw, schema["items"]) for _ in range(draw(st.integers(0, 2)))]
         case "map":
@@ -96,18 +98,18 @@ def records(draw: st.DrawFn) -> tuple[Any, Any, bytes, Path]:
 def paths_into(schema: Any) -> st.SearchStrategy[Path]:
     found: list[Path] = []
 
-    def walk(it: Any, way: tuple[Any, ...]) -> None:
-        if isinstance(it, list):
-            for branch in it:
+    def walk(shape: Any, way: tuple[Any, ...]) -> None:
+        if isinstance(shape, list):
+            for branch in shape:
                 walk(branch, way)
-        elif isinstance(it, dict) and it["type"] == "record":
-            for field in it["fields"]:
+        elif isinstance(shape, dict) and shape["type"] == "record":
+            for field in shape["fields"]:
                 found.append(Path((*way, field["name"])))
                 walk(field["type"], (*way, field["name"]))
-        elif isinstance(it, dict) and it["type"] == "array":
-            walk(it["items"], (*way, EVERY))
-        elif isinstance(it, dict) and it["type"] == "map":
-            walk(it["values"], (*way, "a"))
+        elif isinstance(shape, dict) and shape["type"] == "array":
+            walk(shape["items"], (*way, EVERY))
+        elif isinstance(shape, dict) and shape["type"] == "map":
+            walk(shape["values"], (*way, "a"))
 
     walk(schema, ())
     return st.sampled_from(found)
@@ -118,7 +120,7 @@ def edited(value: Any, segments: tuple[Any, ...], act: Any) -> Any:
     if value is None:
         return None
     if segments[0] is EVERY:
-        return [edited(it, segments[1:], act) for it in value]
+        return [edited(inner, segments[1:], act) for inner in value]
     if segments[0] not in value:
         return value
     if len(segments) == 1:
@@ -163,7 +165,7 @@ def test_drop(record: tuple[Any, Any, bytes, Path]) -> None:
     tree.drop(path)
 
     def without(holder: Any, name: str) -> Any:
-        return {key: it for key, it in holder.items() if key != name}
+        return {key: value for key, value in holder.items() if key != name}
 
     assert same(
         read(tree.definitions(), document.encode()),
@@ -183,7 +185,7 @@ def test_rename(record: tuple[Any, Any, bytes, Path]) -> None:
     tree.rename(path, "new")
 
     def other(holder: Any, name: str) -> Any:
-        return {"new" if key == name else key: it for key, it in holder.items()}
+        return {"new" if key == name else key: value for key, value in holder.items()}
 
     assert document.encode() == data
     assert same(

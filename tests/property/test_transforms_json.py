@@ -35,19 +35,19 @@ def spelled(draw: st.DrawFn, value: Any) -> str:
     def blank() -> str:
         return draw(st.sampled_from(["", "", " ", "\n\t", " \r "]))
 
-    def text(it: str) -> str:
-        return json.dumps(it, ensure_ascii=draw(st.booleans()))
+    def text(data: str) -> str:
+        return json.dumps(data, ensure_ascii=draw(st.booleans()))
 
-    def write(it: Any) -> str:
-        if isinstance(it, dict):
+    def write(data: Any) -> str:
+        if isinstance(data, dict):
             members = ",".join(
                 f"{blank()}{text(name)}{blank()}:{blank()}{write(inner)}{blank()}"
-                for name, inner in it.items()
+                for name, inner in data.items()
             )
             return "{" + (members or blank()) + "}"
-        if isinstance(it, list):
-            return "[" + (",".join(blank() + write(e) + blank() for e in it) or blank()) + "]"
-        return text(it) if isinstance(it, str) else json.dumps(it)
+        if isinstance(data, list):
+            return "[" + (",".join(blank() + write(e) + blank() for e in data) or blank()) + "]"
+        return text(data) if isinstance(data, str) else json.dumps(data)
 
     return blank() + write(value) + blank()
 
@@ -66,10 +66,10 @@ def replaced(value: Any, segments: tuple[Segment, ...], new: Any) -> Any:
     if value is None:
         return None
     if segments[0] is EVERY:
-        return [replaced(it, segments[1:], new) for it in value]
+        return [replaced(inner, segments[1:], new) for inner in value]
     return {
-        name: replaced(it, segments[1:], new) if name == segments[0] else it
-        for name, it in value.items()
+        name: replaced(inner, segments[1:], new) if name == segments[0] else inner
+        for name, inner in value.items()
     }
 
 
@@ -111,7 +111,7 @@ def _text_as_list(value: Any, segments: tuple[Segment, ...]) -> bool:
     if segments[0] is EVERY:
         if not isinstance(value, list):
             return True
-        return any(_text_as_list(it, segments[1:]) for it in value)
+        return any(_text_as_list(inner, segments[1:]) for inner in value)
     return segments[0] in value and _text_as_list(value[segments[0]], segments[1:])
 
 

@@ -74,15 +74,15 @@ def test_one_distributor_for_every_level_above(tree: Tree) -> None:
     def levels_above(node: Node, name: ClusterName) -> list[int]:
         if isinstance(node, Leaf):
             return []
-        (child,) = (it for it in node.children if name in leaves(it))
+        (child,) = (below for below in node.children if name in leaves(below))
         assert node.level is not None
         return [*levels_above(child, name), node.level]
 
     for name in tree.clusters:
-        assert [it.level for it in tree.of(name)] == levels_above(tree.root, name)
-        for it in tree.of(name):
-            assert name not in it.allowed
-            assert set(it.targets) <= set(it.allowed)
+        assert [distributor.level for distributor in tree.of(name)] == levels_above(tree.root, name)
+        for distributor in tree.of(name):
+            assert name not in distributor.allowed
+            assert set(distributor.targets) <= set(distributor.allowed)
 
 
 @given(trees(), st.data())
@@ -106,7 +106,7 @@ def is_inner(node: Node) -> bool:
 def inners(node: Node) -> list[Inner]:
     if isinstance(node, Leaf):
         return []
-    return [node, *(it for child in node.children for it in inners(child))]
+    return [node, *(inner for child in node.children for inner in inners(child))]
 
 
 def with_level(node: Node, changed: Node, level: Level) -> Node:

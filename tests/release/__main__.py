@@ -39,7 +39,7 @@ def main() -> int:
     BUILD.mkdir(parents=True)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     found = found_pythons(asked)
-    missing = [it for it in asked if it not in found]
+    missing = [version for version in asked if version not in found]
     show("wheels for", ", ".join(found) or "none", f"(not here: {', '.join(missing) or 'none'})")
     source = _source()
     tools = Environment(Path(sys.executable), BUILD / "tools")

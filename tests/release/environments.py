@@ -70,7 +70,7 @@ class Environment:
         """Raises as `ran`. `more`: environment variables. Its own folder is the working one: the
         checkout is on no path.
         """
-        env = {name: it for name, it in os.environ.items() if not name.startswith("PYTHON")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         words = (str(self.commands / command), *arguments)
         return ran(words, seconds_max=seconds_max, cwd=self.commands, env={**env, **more})
 

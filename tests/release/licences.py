@@ -21,8 +21,12 @@ def licences(bill: Mapping[str, Any]) -> list[Licensed]:
     """Of all components, sorted by name."""
     return sorted(
         (
-            Licensed(it["name"], it.get("version", ""), _licence(it) or KNOWN.get(it["name"], ""))
-            for it in bill.get("components", ())
+            Licensed(
+                component["name"],
+                component.get("version", ""),
+                _licence(component) or KNOWN.get(component["name"], ""),
+            )
+            for component in bill.get("components", ())
         ),
         key=lambda row: row.package.lower(),
     )
@@ -31,7 +35,7 @@ def licences(bill: Mapping[str, Any]) -> list[Licensed]:
 def table(rows: list[Licensed]) -> str:
     """For people: Markdown."""
     head = "| package | version | licence |\n|---|---|---|\n"
-    return head + "".join(f"| {it.package} | {it.version} | {it.licence} |\n" for it in rows)
+    return head + "".join(f"| {row.package} | {row.version} | {row.licence} |\n" for row in rows)
 
 
 def _licence(component: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def _taken(bootstrap: str, topic: str) -> list[bytes | None]:
     got: list[bytes | None] = []
 
     def polled() -> bool:
-        got.extend(it.value() for it in consumer.poll(timeout=1.0))
+        got.extend(record.value() for record in consumer.poll(timeout=1.0))
         return bool(got)
 
     try:

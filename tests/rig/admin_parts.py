@@ -159,7 +159,9 @@ class View:
             return {"Responses": [self._altered(row) for row in body["Resources"]]}
         if api_key == ApiKey.DELETE_GROUPS and broker_id is not None:
             self.deleted += body["GroupsNames"]
-            rows = [{"GroupId": it, "ErrorCode": int(self.refusal)} for it in body["GroupsNames"]]
+            rows = [
+                {"GroupId": name, "ErrorCode": int(self.refusal)} for name in body["GroupsNames"]
+            ]
             return {"Results": rows}
         if api_key != ApiKey.LIST_OFFSETS or broker_id is None:
             raise Unreachable(f"nobody asks {api_key} v{version} {body}")
@@ -172,7 +174,7 @@ class View:
 
     def _altered(self, resource: Message) -> Message:
         if self.refusal is ErrorCode.NONE:
-            self.configs |= {it["Name"]: it["Value"] for it in resource["Configs"]}
+            self.configs |= {config["Name"]: config["Value"] for config in resource["Configs"]}
         said = None if self.refusal is ErrorCode.NONE else "Kafka's reason"
         return {"ErrorCode": int(self.refusal), "ErrorMessage": said}
 

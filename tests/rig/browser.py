@@ -66,7 +66,7 @@ class Tab:
     @property
     def violations(self) -> list[str]:
         """Lines of the console about the content policy, and errors of the page's own code."""
-        return [it for it in self.said if re.search(r"Content.Security.Policy|Error:", it)]
+        return [line for line in self.said if re.search(r"Content.Security.Policy|Error:", line)]
 
     def last_words(self) -> str:
         """The address, the text and the console of the page, for a test that failed."""
@@ -82,7 +82,10 @@ class Tab:
         """Violations of these rules (none: all) that axe-core finds, with the elements."""
         options = AXE_RULES | ({"runOnly": list(rules)} if rules else {})
         found: list[dict[str, Any]] = Axe().run(self.page, options=options).response["violations"]
-        return [f"{it['id']}: {[node['target'] for node in it['nodes'][:3]]}" for it in found]
+        return [
+            f"{violation['id']}: {[node['target'] for node in violation['nodes'][:3]]}"
+            for violation in found
+        ]
 
 
 @contextmanager

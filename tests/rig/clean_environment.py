@@ -63,16 +63,16 @@ def needed(wheel: Path, *extras: str) -> list[str]:
         line, asked = rest.pop()
         requirement = Requirement(line)
         marker = requirement.marker
-        if marker and not any(marker.evaluate({"extra": it}) for it in asked or ("",)):
+        if marker and not any(marker.evaluate({"extra": extra}) for extra in asked or ("",)):
             continue
         name = canonicalize_name(requirement.name)
         inner = tuple(sorted(requirement.extras))
         if name == DISTRIBUTION_NAME:
-            rest += [(it, inner) for it in own.requires or ()]
+            rest += [(required, inner) for required in own.requires or ()]
             continue
         if (name, inner) not in found:
             found.add((name, inner))
-            rest += [(it, inner) for it in metadata.distribution(name).requires or ()]
+            rest += [(required, inner) for required in metadata.distribution(name).requires or ()]
     return sorted({name for name, _ in found})
 
 
@@ -88,7 +88,7 @@ def _entries(distribution: metadata.Distribution) -> list[Path]:
     """Its files and folders at the top of site-packages."""
     files = distribution.files or ()
     tops = {file.parts[0] for file in files if file.parts[0] not in ("..", *LEFT_OUT)}
-    return [Path(str(distribution.locate_file(it))) for it in sorted(tops)]
+    return [Path(str(distribution.locate_file(top))) for top in sorted(tops)]
 
 
 def _pip(*arguments: str) -> None:

@@ -232,9 +232,9 @@ def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
     running = Page(node, place)
     running.ports = ports
     # Files that the configuration names are made by the commands before it.
-    first = page.index(next(it for it in page if isinstance(it, File))) if listeners else 0
+    first = page.index(next(part for part in page if isinstance(part, File))) if listeners else 0
     running.play(page[:first])
-    running.play([it for it in page if isinstance(it, File) and it.name.endswith(".yaml")])
+    running.play([part for part in page if isinstance(part, File) and part.name.endswith(".yaml")])
     with node:
         try:
             running.play(page[first:])

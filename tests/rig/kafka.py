@@ -106,7 +106,7 @@ def _led(admin: AdminClient, name: str, partitions: int) -> bool:
 def _known_to(address: str, name: str, partitions: int) -> bool:
     with WireClient(address) as client:
         (topic,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
-    led = [it for it in topic["Partitions"] if it["ErrorCode"] == 0]
+    led = [partition for partition in topic["Partitions"] if partition["ErrorCode"] == 0]
     return topic["ErrorCode"] == 0 and len(led) == partitions
 
 

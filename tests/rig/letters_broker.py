@@ -56,7 +56,7 @@ class LettersBroker:
         self.metadata_asked += 1
         if self.metadata_gate is not None:
             await self.metadata_gate.wait()
-        names: Iterable[str] = [it["Name"] for it in request.body["Topics"] or ()]
+        names: Iterable[str] = [topic["Name"] for topic in request.body["Topics"] or ()]
         topics = [_topic(name) for name in names]
         return request.response({**self.node.metadata(), "Topics": topics})
 

@@ -58,7 +58,7 @@ class LifePlay:
 
     def does(self, commands: list[Command]) -> list[Command]:
         self.life.check_invariants()
-        done: list[Command] = [it for it in commands if not isinstance(it, Tell)]
+        done: list[Command] = [made for made in commands if not isinstance(made, Tell)]
         for command in commands:
             if isinstance(command, Tell):
                 done += self.does(self.life.handle(command.event, NO_TICKET).commands)
@@ -100,4 +100,8 @@ class LifePlay:
 
 
 def tickets(commands: list[Command]) -> list[tuple[type[Command], Ticket]]:
-    return [(type(it), it.ticket) for it in commands if isinstance(it, Answer | Refuse)]
+    return [
+        (type(command), command.ticket)
+        for command in commands
+        if isinstance(command, Answer | Refuse)
+    ]

@@ -35,8 +35,8 @@ class LinkByHand:
     def __init__(self, front: str, directory: Path, run: str, **sections: Any) -> None:
         self.front = front
         places = [
-            {"name": it, "bootstrap_servers": front, "topic_pattern": f"{run}-{it}-{{topic}}"}
-            for it in (A, B, C)
+            {"name": name, "bootstrap_servers": front, "topic_pattern": f"{run}-{name}-{{topic}}"}
+            for name in (A, B, C)
         ]
         messages = {"status_topic": f"_{run}-status", **sections.pop("messages", {})}
         path = directory / "clusters.yaml"
@@ -63,8 +63,8 @@ class LinkByHand:
         return str(self.config.cluster(cluster).topic_names().back(topic))
 
     def create(self, topic: str, *clusters: ClusterName) -> None:
-        for it in clusters:
-            create_topic(self.front, self.name(it, topic))
+        for cluster in clusters:
+            create_topic(self.front, self.name(cluster, topic))
 
     def report(self) -> LinkReport:
         """As a run reads it anew."""
@@ -75,7 +75,7 @@ class LinkByHand:
 
     def send(self, topic: str, values: Sequence[bytes]) -> None:
         """Fresh records of `a`."""
-        records = [{"value": it, "timestamp": TIMESTAMP_MS} for it in values]
+        records = [{"value": value, "timestamp": TIMESTAMP_MS} for value in values]
         send(self.front, self.name(A, topic), records)
 
     def copy(self, topic: str, values: Sequence[bytes], to: ClusterName, first: int = 0) -> None:
@@ -124,11 +124,11 @@ class LinkByHand:
 
     def values(self, cluster: ClusterName, topic: str) -> list[bytes | None]:
         """Of the committed records."""
-        return [it.value for it in read(self.front, self.name(cluster, topic))]
+        return [record.value for record in read(self.front, self.name(cluster, topic))]
 
     def stands(self, positions: dict[str, int], target: ClusterName) -> None:
         """The link has copied so far of each topic."""
-        ids = self.source.identities([self.name(A, it) for it in positions])
+        ids = self.source.identities([self.name(A, topic) for topic in positions])
         places = {
             (self.name(target, topic), 0): Position(at, ids[self.name(A, topic)][0])
             for topic, at in positions.items()
@@ -137,7 +137,9 @@ class LinkByHand:
         report = self.report()
         report.targeted(target)
         topics = self.source.topics(list(ids))
-        there = self.side(target).identities([self.name(target, it) for it in positions])
-        target_ids = {self.name(A, it): there[self.name(target, it)][0] for it in positions}
-        reached = {(self.name(A, it), 0): at for it, at in positions.items()}
+        there = self.side(target).identities([self.name(target, topic) for topic in positions])
+        target_ids = {
+            self.name(A, topic): there[self.name(target, topic)][0] for topic in positions
+        }
+        reached = {(self.name(A, topic), 0): at for topic, at in positions.items()}
         report.planned(topics, {}, target_ids, reached)

@@ -17,7 +17,7 @@ class Kept:
         pass
 
     def read(self, prefix: str = "") -> dict[str, Json]:
-        return {key: it for key, it in self.records.items() if key.startswith(prefix)}
+        return {key: record for key, record in self.records.items() if key.startswith(prefix)}
 
     def publish(self, records: Mapping[str, Json | None]) -> None:
         for key, value in records.items():

@@ -89,7 +89,7 @@ class Client:
 
 
 ANY_PORTS = ListenerSettings(bootstrap_port=0, port_base=0)
-_OF_LISTENER = {it.name for it in fields(ListenerSettings)}
+_OF_LISTENER = {setting.name for setting in fields(ListenerSettings)}
 
 
 @asynccontextmanager
@@ -113,12 +113,12 @@ async def rig(handlers: Mapping[int, Handler] | None = None, **settings: Any) ->
             handlers or {},
         )
         server.on_disconnect(gone.append)
-        it = Rig(upstream, server, gone)
+        opened = Rig(upstream, server, gone)
         try:
             async with server.running():
-                yield it
+                yield opened
         finally:
-            await it.close()
+            await opened.close()
 
 
 def body_of(frame: bytes, key: int, version: int) -> dict[str, Any]:

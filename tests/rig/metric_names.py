@@ -58,7 +58,9 @@ def _collectors() -> Iterator[Collector]:
     yield HealthCollector(Health(True, (), {}))
     yield LinkCollector(list)
     for metrics in (OffsetsMetrics(), SchemasMetrics()):
-        yield from (it for it in vars(metrics).values() if isinstance(it, MetricWrapperBase))
+        yield from (
+            metric for metric in vars(metrics).values() if isinstance(metric, MetricWrapperBase)
+        )
 
 
 def _of_several_nodes() -> Collector:

@@ -79,7 +79,7 @@ class Services:
     def __init__(self, config: ClustersConfig, names: Iterable[str] | None = None) -> None:
         self.config = config
         self.by_name = {
-            it: Service(config, it) for it in names or [one.name for one in config.clusters]
+            name: Service(config, name) for name in names or [one.name for one in config.clusters]
         }
 
     @classmethod

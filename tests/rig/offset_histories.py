@@ -44,15 +44,17 @@ class Log:
         chosen = [(at, self.records[at]) for at in places if at in self.records]
         return Rows(
             [at for at, _ in chosen],
-            [it.timestamp for _, it in chosen],
-            [it.stream for _, it in chosen],
-            [it.origin for _, it in chosen],
+            [record.timestamp for _, record in chosen],
+            [record.stream for _, record in chosen],
+            [record.origin for _, record in chosen],
         )
 
     def first_at_or_after(self, timestamp: int) -> int | None:
         """As ListOffsets; 0 finds every record."""
         found = (
-            at for at, it in self.records.items() if not timestamp or it.timestamp >= timestamp
+            at
+            for at, record in self.records.items()
+            if not timestamp or record.timestamp >= timestamp
         )
         return next(found, None)
 
@@ -84,7 +86,7 @@ class History:
         self.lives = lives  # topics are deleted and created again
         self.times = self.random.choice(TIMES)
         self.disorder = self.random.choice((1, 20, 200))
-        self.logs = {it: Log(Stream(it, "topic", 0, "life 0")) for it in CLUSTERS}
+        self.logs = {cluster: Log(Stream(cluster, "topic", 0, "life 0")) for cluster in CLUSTERS}
         self.size = self.random.choice((1, 2, 5, 50))
         self.indexes = {name: self._index(log) for name, log in self.logs.items()}
         self.down: set[tuple[str, str]] = set()
@@ -173,7 +175,9 @@ class History:
         if self.random.random() < 0.5:  # compaction
             last = {record.key: at for at, record in log.records.items()}
             cleaned = self.random.randint(log.start, log.end)
-            gone = [at for at, it in log.records.items() if at < cleaned and last[it.key] != at]
+            gone = [
+                at for at, record in log.records.items() if at < cleaned and last[record.key] != at
+            ]
         else:  # DeleteRecords
             log.start = self.random.randint(log.start, (log.start + log.end) // 2)
             gone = [at for at in log.records if at < log.start]

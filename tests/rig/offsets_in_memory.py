@@ -42,7 +42,11 @@ class MemoryClient(ClusterClient):
 
     def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
         return {
-            wanted: {place[1:]: it for place, it in self.positions.items() if place[0] == wanted}
+            wanted: {
+                place[1:]: position
+                for place, position in self.positions.items()
+                if place[0] == wanted
+            }
             for wanted in groups
         }
 
@@ -54,9 +58,9 @@ class MemoryClient(ClusterClient):
             raise failure
         if failure is None:
             self.positions |= {
-                (group, *it): Committed(offset, metadata, self.now_ms)
+                (group, *place): Committed(offset, metadata, self.now_ms)
                 for group, places in wanted.items()
-                for it, (offset, metadata) in places.items()
+                for place, (offset, metadata) in places.items()
             }
         return {group: dict.fromkeys(places, failure) for group, places in wanted.items()}
 
@@ -106,8 +110,8 @@ class MemorySource:
         fresh = dict(self._client.positions.items() - self._seen.items())
         self._seen |= fresh
         return [
-            OffsetCommitted(*place, it.offset, -1, it.metadata, it.committed_ms or 0)
-            for place, it in fresh.items()
+            OffsetCommitted(*place, commit.offset, -1, commit.metadata, commit.committed_ms or 0)
+            for place, commit in fresh.items()
         ]
 
     def close(self) -> None:
@@ -133,7 +137,7 @@ class MemoryPartitions(Partitions):
     def all_answered(
         self, searches: Mapping[Asked, tuple[Partition, Search[Answer]]]
     ) -> dict[Asked, Answer]:
-        return {it: answered(search, _rows) for it, (_, search) in searches.items()}
+        return {key: answered(search, _rows) for key, (_, search) in searches.items()}
 
 
 def _rows(first: int, last: int) -> Rows:

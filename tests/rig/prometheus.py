@@ -47,7 +47,7 @@ def fetch() -> bool:
     HOME.mkdir(parents=True)
     commands = (["apt-get", "-qq", "download", "prometheus"], ["dpkg", "-x", "PACKAGE", str(HOME)])
     for command in commands:
-        words = [str(next(HOME.glob("*.deb"))) if it == "PACKAGE" else it for it in command]
+        words = [str(next(HOME.glob("*.deb"))) if word == "PACKAGE" else word for word in command]
         done = subprocess.run(
             words, cwd=HOME, capture_output=True, timeout=FETCH_S_MAX, check=False
         )
@@ -66,7 +66,7 @@ def quicker(rules: dict[str, Any]) -> dict[str, Any]:
             "rules": [
                 {
                     **rule,
-                    "expr": _DURATION.sub(lambda it: f"[{_shorter(it[1])}]", rule["expr"]),
+                    "expr": _DURATION.sub(lambda match: f"[{_shorter(match[1])}]", rule["expr"]),
                     **({"for": _shorter(rule["for"])} if "for" in rule else {}),
                 }
                 for rule in group["rules"]
@@ -95,7 +95,9 @@ class Prometheus:
 
     def value(self, expression: str) -> list[float]:
         query = urllib.parse.urlencode({"query": expression})
-        return [float(it["value"][1]) for it in self._ask(f"/api/v1/query?{query}")["result"]]
+        return [
+            float(series["value"][1]) for series in self._ask(f"/api/v1/query?{query}")["result"]
+        ]
 
     def faults(self) -> list[str]:
         """Of rules that could not be evaluated."""

@@ -97,7 +97,7 @@ class History:
         assert isinstance(inner, dict)
         found: dict[Labels, list[float]] = {}
         for labels, value in inner.items():
-            kept = frozenset(it for it in labels if it[0] in expr.modifier.labels)
+            kept = frozenset(label for label in labels if label[0] in expr.modifier.labels)
             found.setdefault(kept, []).append(value)
         return {labels: _AGGREGATE[str(expr.op)](values) for labels, values in found.items()}
 
@@ -130,18 +130,22 @@ class History:
         if op in ("and", "unless"):
             assert isinstance(left, dict)
             assert isinstance(right, dict)
-            return {it: value for it, value in left.items() if (it in right) == (op == "and")}
+            return {
+                labels: value
+                for labels, value in left.items()
+                if (labels in right) == (op == "and")
+            }
         if isinstance(left, float):
             assert isinstance(right, dict)
-            return {it: _COMPUTE[op](left, value) for it, value in right.items()}
+            return {labels: _COMPUTE[op](left, value) for labels, value in right.items()}
         pairs = {
-            it: (value, right if isinstance(right, float) else right[it])
-            for it, value in left.items()
-            if isinstance(right, float) or it in right
+            labels: (value, right if isinstance(right, float) else right[labels])
+            for labels, value in left.items()
+            if isinstance(right, float) or labels in right
         }
         if op in _COMPARE:
-            return {it: a for it, (a, b) in pairs.items() if _COMPARE[op](a, b)}
-        return {it: _COMPUTE[op](a, b) for it, (a, b) in pairs.items()}
+            return {labels: a for labels, (a, b) in pairs.items() if _COMPARE[op](a, b)}
+        return {labels: _COMPUTE[op](a, b) for labels, (a, b) in pairs.items()}
 
 
 def _matches(selector: Any, labels: dict[str, str]) -> bool:
@@ -175,7 +179,7 @@ def _quantiles(quantile: float, buckets: Vector) -> Vector:
     """As histogram_quantile: linear within the bucket."""
     found: dict[Labels, list[tuple[float, float]]] = {}
     for labels, count in buckets.items():
-        rest = frozenset(it for it in labels if it[0] != "le")
+        rest = frozenset(label for label in labels if label[0] != "le")
         found.setdefault(rest, []).append((float(dict(labels)["le"]), count))
     return {labels: _quantile(quantile, sorted(rows)) for labels, rows in found.items()}
 

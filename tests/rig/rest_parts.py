@@ -97,7 +97,7 @@ def token(
 
 def role_tokens(*roles: str) -> list[Settings]:
     """Entries of keyway.yaml for one token of each role, whose text and name is the role's."""
-    return [{"name": it, "role": it, "sha256": sha256_of(it)} for it in roles]
+    return [{"name": role, "role": role, "sha256": sha256_of(role)} for role in roles]
 
 
 @dataclass(slots=True)

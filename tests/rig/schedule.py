@@ -74,7 +74,7 @@ class GroupScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist's sched
     """
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        self._groups = groups_of(_below_tests(it) for it in collection)
+        self._groups = groups_of(_below_tests(item) for item in collection)
         super().add_node_collection(node, collection)
 
     def _split_scope(self, nodeid: str) -> str:

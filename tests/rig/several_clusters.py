@@ -77,11 +77,11 @@ class Clusters:
         content = {
             "clusters": [
                 {
-                    "name": it,
-                    "bootstrap_servers": self.gateways[it].bootstrap,
-                    **(of_cluster or {}).get(it, {}),
+                    "name": name,
+                    "bootstrap_servers": self.gateways[name].bootstrap,
+                    **(of_cluster or {}).get(name, {}),
                 }
-                for it in names
+                for name in names
             ],
             "tree": tree,
             "messages": messages,
@@ -107,9 +107,11 @@ def clusters(
 ) -> Iterator[Clusters]:
     """`prepare` runs before the gateways start and read their files."""
     with ExitStack() as started:
-        kafkas = {it: started.enter_context(KafkaCluster(1, share_groups=False)) for it in names}
+        kafkas = {
+            name: started.enter_context(KafkaCluster(1, share_groups=False)) for name in names
+        }
         gateways = {
-            it: GatewayProcess(directory / it, kafkas[it].bootstrap_servers) for it in names
+            name: GatewayProcess(directory / name, kafkas[name].bootstrap_servers) for name in names
         }
         made = Clusters(kafkas, gateways, directory)
         prepare(made)
@@ -209,13 +211,13 @@ def read(front: str, topic: str, partitions: int = 1, *, seals: Seals = CHECKSUM
                     stood.timestamp_ms,
                     stood.key,
                     stood.value,
-                    tuple(it for it in headers if it[0] != COPY_HEADER),
+                    tuple(header for header in headers if header[0] != COPY_HEADER),
                     judge(headers, stood, seals=seals).copy,
                 )
             )
     finally:
         consumer.close()
-    return sorted(found, key=lambda it: (it.partition, it.offset))
+    return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
 def wait_for(front: str, topic: str, count: int, partitions: int = 1) -> list[Found]:

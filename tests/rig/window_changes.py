@@ -38,7 +38,7 @@ sessions = st.sampled_from(["s1", "s2"]).map(SessionId)
 times = st.integers(0, 2**45)
 
 changes: st.SearchStrategy[Change] = st.one_of(
-    st.tuples(offsets, offsets).map(lambda it: CursorMoved(min(it), max(it))),
+    st.tuples(offsets, offsets).map(lambda pair: CursorMoved(min(pair), max(pair))),
     st.builds(AsideSet, st.sampled_from(STRETCHES), st.binary(max_size=STRETCH_OFFSETS // 8)),
     st.builds(
         BitsSet,

@@ -412,7 +412,9 @@ class Checkers:
 
     def not_sent(self, event: NotSent, changes: list[Change]) -> None:
         """As if never acquired. Of a lease that may be over, the persisted changes say whether."""
-        noted = {it.offset for it in changes if isinstance(it, RetryNoted)} & set(event.offsets)
+        noted = {change.offset for change in changes if isinstance(change, RetryNoted)} & set(
+            event.offsets
+        )
         if wrong := self.holds.wrongly_returned(event, noted):
             raise CheckFailure("NotSent", f"{wrong} of {event}, returned: {noted}")
         for offset in noted:

@@ -50,7 +50,11 @@ def _free(checkers: Checkers, member: str, now_ms: int) -> list[int]:
         return []
     first = [checkers.first_of(key) for key in log.of_key if not checkers.holds.of_key(key)]
     free = [offset for offset in first if offset is not None]
-    free += [it for it in log.keyless if it not in checkers.settled and it not in checkers.holds]
+    free += [
+        offset
+        for offset in log.keyless
+        if offset not in checkers.settled and offset not in checkers.holds
+    ]
     return [offset for offset in free if _is_free(checkers, offset, now_ms)]
 
 

@@ -160,5 +160,5 @@ class Gateway:
         self.idle = self._idle_windows()
         for window in self.windows:
             window.crash(when, opens=bool(self.members))
-        self.idle.look_at(it for it in self.windows if not it.left)
+        self.idle.look_at(owned for owned in self.windows if not owned.left)
         self.world.disconnect_all()

@@ -55,7 +55,9 @@ class Silence:
         return None
 
     def _choose(self, members: Iterable[Member]) -> None:
-        self.takers = Router(tuple(it for it in members if str(it.member_id) not in self.silent))
+        self.takers = Router(
+            tuple(member for member in members if str(member.member_id) not in self.silent)
+        )
 
     def kept_too_long(
         self,

@@ -58,7 +58,7 @@ MAY = Allowed(Confirming(None), hard_deletes=True)
 
 
 def avro(name: str, *fields: str) -> Schema:
-    listed = [{"name": it, "type": "string", "default": ""} for it in fields]
+    listed = [{"name": field, "type": "string", "default": ""} for field in fields]
     return Schema("AVRO", json.dumps({"type": "record", "name": name, "fields": listed}))
 
 
@@ -208,7 +208,9 @@ class World:
         ledger = dict(sorted(self.ledger.records.items()))
         if self.by_log:
             held = asyncio.run(Log(self.log, lambda: None).read([]))
-            places = {f"{it.subject} {it.version}": it for it in held.versions()}
+            places = {
+                f"{version.subject} {version.version}": version for version in held.versions()
+            }
             return {
                 "versions": dict(sorted(places.items())),
                 "config": dict(sorted(held.compatibility.items())),
@@ -216,7 +218,10 @@ class World:
                 "ledger": ledger,
             }
         registry = self.app.registry
-        shown = {f"{it.subject} {it.version}": (it.shown(), it.deleted) for it in registry.all()}
+        shown = {
+            f"{stored.subject} {stored.version}": (stored.shown(), stored.deleted)
+            for stored in registry.all()
+        }
         return {
             "versions": dict(sorted(shown.items())),
             "ids": dict(sorted(registry.ids.items())),
@@ -288,7 +293,7 @@ def test_a_second_run_writes_nothing() -> None:
 def test_news_alone_is_sent(subjects: int) -> None:
     """As many requests for a new version, however much there is already."""
     names = [f"acme-s{at}-value" for at in range(subjects)]
-    held: list[Event] = [written(it, 1, 100 + at, avro("S")) for at, it in enumerate(names)]
+    held: list[Event] = [written(name, 1, 100 + at, avro("S")) for at, name in enumerate(names)]
 
     async def later() -> None:
         world = await history(held)
@@ -322,8 +327,8 @@ def test_killed_at_every_step(stage: int, *, by_log: bool) -> None:
 def test_both_ways_of_writing_end_alike() -> None:
     over_rest = run(FIRST, THEN, LAST).app.registry
     held = asyncio.run(Log(run(FIRST, THEN, LAST, by_log=True).log, lambda: None).read([]))
-    assert {it.place: (it.id, it.deleted) for it in held.versions()} == {
-        (it.subject, it.version): (it.id, it.deleted) for it in over_rest.all()
+    assert {version.place: (version.id, version.deleted) for version in held.versions()} == {
+        (stored.subject, stored.version): (stored.id, stored.deleted) for stored in over_rest.all()
     }
     assert held.compatibility == over_rest.config
     assert held.modes == over_rest.modes
@@ -355,7 +360,9 @@ def test_an_adopted_registry_is_noted_in_parts(
     """
     monkeypatch.setattr("schema_dist.target_sync.NOTED_AT_ONCE", 2)
     names = [f"acme-s{at}-value" for at in range(7)]
-    world = run([written(it, 1, 100 + at, avro("S")) for at, it in enumerate(names)], by_log=by_log)
+    world = run(
+        [written(name, 1, 100 + at, avro("S")) for at, name in enumerate(names)], by_log=by_log
+    )
     noted = dict(world.ledger.records)
     note, parts = world.ledger.note, list[int]()
 

@@ -44,23 +44,23 @@ def check_verdicts(
     policy: Policy, event: Event, step: Step, deliveries: Mapping[int, int], settled: Set[int]
 ) -> None:
     """`deliveries` and `settled`: as persisted after the step. Raises CheckFailure."""
-    noted = {it.offset: it for it in step.changes if isinstance(it, RetryNoted)}
+    noted = {change.offset: change for change in step.changes if isinstance(change, RetryNoted)}
     rejected = _rejected(event, step)
     for offset in rejected:
         _check_end("rejected", policy.rejected, offset, noted.get(offset), settled)
         if offset in noted and noted[offset].reason is not Reason.REJECTED:
             raise CheckFailure("Policy", f"{noted[offset]} was rejected")
-    for offset, it in noted.items():
-        if offset in rejected or _is_told(event, it):
+    for offset, retry in noted.items():
+        if offset in rejected or _is_told(event, retry):
             continue
-        ended = it.state in _STATES.values()
+        ended = retry.state in _STATES.values()
         spent = deliveries.get(offset, 0) >= policy.deliveries_max
         if ended and not spent:
-            raise CheckFailure("Policy", f"{it} has deliveries left: {deliveries.get(offset)}")
+            raise CheckFailure("Policy", f"{retry} has deliveries left: {deliveries.get(offset)}")
         if ended:
-            _check_end("exhausted", policy.exhausted, offset, it, settled)
-        elif spent and it.state is RetryState.WAITING and not _comes_again(policy, it):
-            raise CheckFailure("Policy", f"{it} is exhausted, and comes again")
+            _check_end("exhausted", policy.exhausted, offset, retry, settled)
+        elif spent and retry.state is RetryState.WAITING and not _comes_again(policy, retry):
+            raise CheckFailure("Policy", f"{retry} is exhausted, and comes again")
 
 
 def _rejected(event: Event, step: Step) -> set[int]:

@@ -132,7 +132,7 @@ class Window:
     def operator(self, verb: OperatorVerb) -> None:
         parked = [] if self.core is None else self.core.stats().parked
         if parked:
-            self.handle(OperatorAct(verb, [it.offset for it in parked], self.world.now_ms))
+            self.handle(OperatorAct(verb, [record.offset for record in parked], self.world.now_ms))
 
     # ------------------------------------------------------------------------ persist, then effects
 

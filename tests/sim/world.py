@@ -247,7 +247,7 @@ class World:
                 consumer.disconnected()
 
     def waiting(self) -> frozenset[MemberId]:
-        return frozenset(it.member_id for it in self.consumers if it.parked)
+        return frozenset(consumer.member_id for consumer in self.consumers if consumer.parked)
 
     # ------------------------------------------------------------------------------------- progress
 
@@ -256,7 +256,11 @@ class World:
         for window in self.gateway.windows:
             if window.core is None or window.busy or window.hold is not None:
                 continue
-            waiting = [it.member_id for it in self.consumers if it.parked and not it.wakes]
+            waiting = [
+                consumer.member_id
+                for consumer in self.consumers
+                if consumer.parked and not consumer.wakes
+            ]
             idle = [name for name in waiting if window.checkers.may_hold_more(name)]
             for name in idle:
                 offset = withheld(window.checkers, name, window.handled_ms)

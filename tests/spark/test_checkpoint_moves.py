@@ -67,7 +67,7 @@ def test_a_query_goes_on_on_the_other_cluster(
     link = PlainLink(("A", other["A"]), other["B"])
     back = PlainLink(("B", other["B"]), other["A"])
     for at in (0, 1):
-        lines = [(BASE + it, b"a%d-%d" % (at, it)) for it in range(30)]
+        lines = [(BASE + number, b"a%d-%d" % (at, number)) for number in range(30)]
         produce_at(other["B"], TOPIC, [(BASE, b"b%d" % at)], partition=at)
         produce_at(other["A"], TOPIC, lines, partition=at)
         link.copy(TOPIC, at)

@@ -61,7 +61,7 @@ def record(draw: random.Random, offset: int, seals: Seals) -> tuple[Stood, Heade
         (COPY_HEADER, inherited),
         (COPY_HEADER, encode(copy, stood, seals=oldest)),
         (COPY_HEADER, encode(copy, stood)),
-        *((COPY_HEADER, version_1(copy, stood, it)) for it in ("", *seals.secrets)),
+        *((COPY_HEADER, version_1(copy, stood, secret)) for secret in ("", *seals.secrets)),
         (COPY_HEADER, good.replace(b"2-", b"3-", 1)),
         (COPY_HEADER, good.replace(b"2-", b"1-", 1)),
         (COPY_HEADER, good + b"\n"),
@@ -132,7 +132,7 @@ def test_spark_judges_and_seals_as_python_does(spark: SparkSession, name: str) -
             stood.value,
         )
         others = [(name, value) for name, value in headers if name != COPY_HEADER]
-        values = [bytes_of(it) for it in row["header_values"]]
+        values = [bytes_of(value) for value in row["header_values"]]
         assert list(zip(row["header_names"], values, strict=True)) == others
     assert 60 < believed < 400
     assert 200 < copied < 480
@@ -150,12 +150,14 @@ def test_the_origin_is_the_topic_before_a_pipeline_routed_the_record(spark: Spar
 
 
 def test_many_topics_are_all_found(spark: SparkSession) -> None:
-    names = {f"acme-{it}": Named(f"topic-{it}", f"{it:022d}") for it in range(2_000)}
+    names = {
+        f"acme-{number}": Named(f"topic-{number}", f"{number:022d}") for number in range(2_000)
+    }
     known = lookup(spark, names, CHECKSUM)
     topic = F.concat(F.lit("acme-"), F.col("id"))
     rows = spark.range(2_000).select("id", known.logical(topic), known.topic_id(topic)).collect()
-    assert [tuple(it)[1:] for it in sorted(rows)] == [
-        (f"topic-{it}", f"{it:022d}") for it in range(2_000)
+    assert [tuple(row)[1:] for row in sorted(rows)] == [
+        (f"topic-{number}", f"{number:022d}") for number in range(2_000)
     ]
 
 
@@ -168,7 +170,7 @@ def test_no_plan_shows_the_secret(spark: SparkSession) -> None:
     query: Any = written._jdf.queryExecution()
     modes = spark._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]
     names = ("simple", "extended", "codegen", "cost", "formatted")
-    texts = [str(query.explainString(modes.fromString(it))) for it in names]
+    texts = [str(query.explainString(modes.fromString(name))) for name in names]
     assert all("sha2" in text for text in texts)
     for text in (*texts, str(query.toString())):
         for secret in SEALS["rotation"].secrets:

@@ -64,7 +64,7 @@ def test_a_record_keeps_everything(spark: SparkSession, pair: Clusters) -> None:
         found = wait_for(pair.front("c2"), "kept", 4, partitions=3)
         send(pair.front("c2"), "kept", [{"value": b"back", "partition": 1}])
         wait_for(pair.front("c1"), "kept", 5, partitions=3)
-    kept = [(it.partition, it.timestamp_ms, it.key, it.value) for it in found]
+    kept = [(record.partition, record.timestamp_ms, record.key, record.value) for record in found]
     assert kept == [
         (0, 1_700_000_000_000, b"", None),
         (2, 1_000, b"k1", b"v1"),
@@ -72,19 +72,19 @@ def test_a_record_keeps_everything(spark: SparkSession, pair: Clusters) -> None:
         (2, 1_000, b"k1", b"x" * 500_000),
     ]
     assert found[1].headers == (("a", b"1"), ("b", None), ("a", b"2"))
-    origins = [str(it.copy and it.copy.origin) for it in found]
+    origins = [str(record.copy and record.copy.origin) for record in found]
     assert origins == ["0-0-c1/kept", "2-0-c1/kept", "2-1-c1/kept", "2-2-c1/kept"]
-    assert {it.flags for it in found} == {1}
+    assert {record.flags for record in found} == {1}
     (topic_id, _) = KafkaSide(config.cluster("c1")).identities(["kept"])["kept"]
     known = topic_id.replace("+", "-").replace("/", "_")
-    assert {it.copy and it.copy.origin.topic_id for it in found} == {known}
+    assert {record.copy and record.copy.origin.topic_id for record in found} == {known}
     # Nothing goes back: each cluster has each record once.
     assert len(read(pair.front("c1"), "kept", 3)) == 5
     assert len(read(pair.front("c2"), "kept", 3)) == 5
 
 
 def topics_of(config: ClustersConfig, link: str) -> dict[str, Any]:
-    (found,) = (it for it in links_of(config) if it["link"] == link)
+    (found,) = (row for row in links_of(config) if row["link"] == link)
     return dict(found["topics"])
 
 
@@ -129,11 +129,11 @@ def test_topics_that_cannot_be_kept_alike_stop_alone(spark: SparkSession, pair: 
             deadline_s=240,
         )
         send(here, "alone-good", [{"value": b"2", "partition": 2}])
-        assert [it.value for it in wait_for(there, "alone-good", 2, 3)] == [b"1", b"2"]
+        assert [record.value for record in wait_for(there, "alone-good", 2, 3)] == [b"1", b"2"]
     created = KafkaSide(config.cluster("c2")).topics(["alone-late"], ["retention.ms"])
     assert created["alone-late"].configs["retention.ms"] == "86400000"
     assert "alone-not" not in KafkaSide(config.cluster("c2")).topic_names()
-    assert [len(read(there, f"alone-{it}")) for it in ("appended", "small")] == [0, 0]
+    assert [len(read(there, f"alone-{topic}")) for topic in ("appended", "small")] == [0, 0]
 
 
 def test_a_record_that_is_refused_stops_its_topic(spark: SparkSession, pair: Clusters) -> None:
@@ -151,7 +151,7 @@ def test_a_record_that_is_refused_stops_its_topic(spark: SparkSession, pair: Clu
         wait_for_reason(config, "c1-level-1", "refused-old", why)
         send(here, "refused-not", [{"value": b"2"}])
         wait_for(there, "refused-not", 2)
-    assert [it.value for it in read(there, "refused-old")] == [b"1"], "what is before it"
+    assert [record.value for record in read(there, "refused-old")] == [b"1"], "what is before it"
     assert topics_of(config, "c1-level-1")["refused-old"]["partitions"]["0"]["position"] == 1
 
 
@@ -173,11 +173,11 @@ def test_a_timestamp_that_spark_cannot_read_stops_its_topic_alone(
         wait_for_reason(config, "c1-level-1", "year-odd", words)
         send(here, "year-good", [{"value": b"2"}])
         wait_for(there, "year-good", 2)
-    assert [it.value for it in read(there, "year-odd", 2)] == [b"1", b"2"], "what is before it"
+    assert [copy.value for copy in read(there, "year-odd", 2)] == [b"1", b"2"], "what is before it"
     on = pair.write(PAIR, topics={"include": ["year-*"]}, messages={"on_refused": "skip"})
     with running(spark, on, "c1"):
         found = wait_for(there, "year-odd", 3, 2)
-    assert [it.value for it in found] == [b"1", b"2", b"3"]
+    assert [copy.value for copy in found] == [b"1", b"2", b"3"]
     rows = topics_of(on, "c1-level-1")["year-odd"]["partitions"]
     assert (rows["1"]["left_out"], rows["1"]["position"]) == (1, 4)
 
@@ -199,7 +199,7 @@ def test_records_deleted_ahead_of_a_link(spark: SparkSession, pair: Clusters) ->
     on = pair.write(PAIR, topics={"include": ["gap"]}, messages={"on_gap": "continue"})
     with running(spark, on, "c1"):
         found = wait_for(there, "gap", 15)
-    assert [int(it.value or b"-1") for it in found] == [*range(10), *range(25, 30)]
+    assert [int(record.value or b"-1") for record in found] == [*range(10), *range(25, 30)]
     assert topics_of(on, "c1-level-1")["gap"]["partitions"]["0"]["gap"] == 15
 
 
@@ -232,9 +232,9 @@ def test_markers_and_aborted_records_are_no_lag_and_no_loss(
 
     def idle(*ends: int) -> bool:
         rows = rows_of(config, "marked")
-        return [rows.get(str(it), {}).get("position") for it in range(len(ends))] == [*ends] and (
-            all(row["lag_records"] == row["lag_s"] == 0 for row in rows.values())
-        )
+        return [rows.get(str(partition), {}).get("position") for partition in range(len(ends))] == [
+            *ends
+        ] and (all(row["lag_records"] == row["lag_s"] == 0 for row in rows.values()))
 
     def waits(*ends: int) -> None:
         wait_until(lambda: idle(*ends), what=f"no lag at {ends}", deadline_s=240)
@@ -245,15 +245,17 @@ def test_markers_and_aborted_records_are_no_lag_and_no_loss(
         transactions(here, "marked", ("z", False), partition=1)  # now nothing but a marker is new
         waits(10, 5)
     side = KafkaSide(config.cluster("c2"))
-    positions = side.positions("keyway-link-c1-level-1", [("marked", it) for it in range(3)])
-    assert {place[1]: it.offset for place, it in positions.items()} == {0: 10, 1: 5}
+    positions = side.positions(
+        "keyway-link-c1-level-1", [("marked", partition) for partition in range(3)]
+    )
+    assert {place[1]: position.offset for place, position in positions.items()} == {0: 10, 1: 5}
     delete_records(here, "marked", 10)
     delete_records(here, "marked", 5, partition=1)
     with running(spark, config, "c1"):
         send(here, "marked", [{"value": b"e", "partition": 0}, {"value": b"f", "partition": 1}])
         found = wait_for(there, "marked", 6, 3)
         waits(11, 6)
-    assert [it.value for it in found] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert [record.value for record in found] == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert {row["gap"] for row in rows_of(config, "marked").values()} == {0}
 
 
@@ -268,13 +270,13 @@ def test_records_deleted_under_a_link_at_work(spark: SparkSession, pair: Cluster
     send(here, "overtaken", [{"value": b"%d " % at + bytes(50_000)} for at in range(200)])
 
     def numbers() -> list[int]:
-        return [int((it.value or b"").split()[0]) for it in read(there, "overtaken")]
+        return [int((record.value or b"").split()[0]) for record in read(there, "overtaken")]
 
     with running(spark, config, "c1"):
         wait_for(there, "overtaken", 20)
         delete_records(here, "overtaken", 190)
         wait_until(lambda: numbers()[-1] == 199, what="the last record is there", deadline_s=120)
-    copied = [it for it in numbers() if it < 190]
+    copied = [number for number in numbers() if number < 190]
     assert copied == [*range(len(copied))]
     assert len(copied) < 190, "all were read before they were deleted"
     assert numbers() == [*copied, *range(190, 200)]
@@ -302,7 +304,7 @@ def test_a_position_beyond_the_log_stops_its_topic_until_it_is_mended(
         wait_for(there, "beyond-not", 2)
         side.set_positions(group, {place: position})
         found = wait_for(there, "beyond-it", 2)
-    assert [it.value for it in found] == [b"1", b"2"]
+    assert [record.value for record in found] == [b"1", b"2"]
 
 
 def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> None:
@@ -320,7 +322,7 @@ def test_a_topic_that_is_created_again(spark: SparkSession, pair: Clusters) -> N
     on = pair.write(PAIR, topics={"include": ["again"]}, messages={"on_recreated": "continue"})
     with running(spark, on, "c1"):
         found = wait_for(there, "again", 12)
-    assert [it.value for it in found] == [b"old"] * 5 + [b"new"] * 7
+    assert [record.value for record in found] == [b"old"] * 5 + [b"new"] * 7
 
 
 def delete_records(front: str, topic: str, before: int, partition: int = 0) -> None:
@@ -349,7 +351,7 @@ def test_at_least_once_counts_what_it_repeats(spark: SparkSession, pair: Cluster
             what="repeats counted",
             deadline_s=240,
         )
-    assert [int(it.value or b"-1") for it in found] == [*range(20), *range(15, 20)]
+    assert [int(record.value or b"-1") for record in found] == [*range(20), *range(15, 20)]
 
 
 def test_a_second_process_of_a_link_stands_by(spark: SparkSession, pair: Clusters) -> None:
@@ -365,7 +367,7 @@ def test_a_second_process_of_a_link_stands_by(spark: SparkSession, pair: Cluster
             send(here, "twice", [{"value": b"%d" % at} for at in range(10, 30)])
             wait_for(there, "twice", 30)
     found = read(there, "twice")
-    assert [int(it.value or b"-1") for it in found] == [*range(30)]
+    assert [int(record.value or b"-1") for record in found] == [*range(30)]
 
 
 def test_a_target_that_is_away_is_waited_for(spark: SparkSession, pair: Clusters) -> None:
@@ -379,7 +381,7 @@ def test_a_target_that_is_away_is_waited_for(spark: SparkSession, pair: Clusters
         send(here, "waited", [{"value": b"%d" % at} for at in range(5, 25)])
         pair.gateways["c2"].start()
         found = wait_for(there, "waited", 25)
-    assert [int(it.value or b"-1") for it in found] == [*range(25)]
+    assert [int(record.value or b"-1") for record in found] == [*range(25)]
 
 
 def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Path) -> None:
@@ -406,9 +408,9 @@ def test_a_pipeline_on_the_way(spark: SparkSession, pair: Clusters, tmp_path: Pa
             return bool(partitions.get("0", {}).get("position") == 4)
 
         wait_until(moved, what="position", deadline_s=240)
-    assert [it.value for it in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
+    assert [record.value for record in found] == [b'{"tail":"****45"}', b'{"tail":"*99"}']
     assert sick.value == b"no json"
-    assert {it.flags for it in (*found, sick)} == {1}
+    assert {record.flags for record in (*found, sick)} == {1}
     assert sick.copy is not None
     assert sick.copy.origin.topic == "masked", "where it was produced, not where it was routed"
 
@@ -431,8 +433,8 @@ def test_a_rate_and_a_secret(
         wait_for(there, "slow", 60)
     assert monotonic() - began_s >= 2, "three batches of 20, a second from one to the next"
     sealed = read(there, "slow", seals=Seals(("known to no client",)))
-    assert {it.flags for it in sealed} == {1}
-    assert {it.copy for it in read(there, "slow")} == {None}
+    assert {record.flags for record in sealed} == {1}
+    assert {record.copy for record in read(there, "slow")} == {None}
     monkeypatch.setenv("KEYWAY_TEST_NEW", "another one")
     both = pair.write(
         PAIR,

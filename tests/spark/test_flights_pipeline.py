@@ -106,9 +106,9 @@ def test_every_flight_once_though_the_first_run_is_killed(
     assert 0 < second.counts.written < FLIGHTS, "the first run was killed with work left"
 
     there = Counter(
-        (end, it.key(), it.value())
+        (end, message.key(), message.value())
         for end in ("united", "partners", "others")
-        for it in committed(kafka, f"{name}-{end}")
+        for message in committed(kafka, f"{name}-{end}")
     )
     assert there == Counter(expected(flight) for flight in flights)
     assert committed(kafka, f"{name}-sick") == []

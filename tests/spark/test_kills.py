@@ -73,7 +73,7 @@ class Run:
     def processes(self, name: str) -> list[psutil.Process]:
         assert self.child is not None
         below = psutil.Process(self.child.pid).children(recursive=True)
-        return [it for it in below if name in it.name()]
+        return [process for process in below if name in process.name()]
 
     def kill(self, victim: str) -> None:
         assert self.child is not None
@@ -138,8 +138,9 @@ class Views:
         try:
             wait_until(
                 lambda: all(
-                    HTTP.get(f"{self.urls['c2']}/schemas/ids/{it}/versions").status_code == 200
-                    for it in ids
+                    HTTP.get(f"{self.urls['c2']}/schemas/ids/{schema_id}/versions").status_code
+                    == 200
+                    for schema_id in ids
                 ),
                 what=f"ids {ids} in c2's view",
                 deadline_s=120,
@@ -178,7 +179,7 @@ def strike(victim: str, run: Run, pair: Clusters) -> None:
 
 def position(config: ClustersConfig) -> int:
     """How many records the link has accounted for, as any node can see."""
-    (link,) = (it for it in links_of(config) if it["link"] == "c1-level-1")
+    (link,) = (row for row in links_of(config) if row["link"] == "c1-level-1")
     rows = link["topics"].get("load", {}).get("partitions", {}).values()
     return sum(max(0, int(row["position"])) for row in rows)
 
@@ -233,7 +234,7 @@ def test_exactly_once_through_kills(pair: Clusters, views: Views, tmp_path: Path
 
         def told() -> bool:  # a link that waits for a moment does not run
             metrics = HTTP.get(f"http://127.0.0.1:{views.metrics_port}/metrics").text
-            return all(it in metrics for it in shown)
+            return all(name in metrics for name in shown)
 
         wait_until(told, what="the figures of the link", deadline_s=120)
     finally:
@@ -241,7 +242,7 @@ def test_exactly_once_through_kills(pair: Clusters, views: Views, tmp_path: Path
         run.stop()
     found = wait_for(pair.kafkas["c2"].bootstrap_servers, "load", sent, PARTITIONS)
     for partition in range(PARTITIONS):
-        values = [int(it.value or b"-1") for it in found if it.partition == partition]
+        values = [int(record.value or b"-1") for record in found if record.partition == partition]
         assert values == list(range(partition, sent, PARTITIONS)), "lost, twice or out of order"
     for kind, value in framed.items():
         (copied,) = wait_for(pair.front("c2"), f"framed-{kind}", 1)

@@ -66,12 +66,12 @@ def test_json_shows_before_and_after(made: Callable[..., Path], filled: str) -> 
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert (answer["records"], answer["filtered"], answer["quarantined"]) == (4, 2, 0)
-    shown = {(it["partition"], it["offset"]): it for it in answer["shown"]}
+    shown = {(row["partition"], row["offset"]): row for row in answer["shown"]}
     assert list(shown) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert [it["topic"] for it in shown.values()] == [None, "twos", None, "masked"]
+    assert [row["topic"] for row in shown.values()] == [None, "twos", None, "masked"]
     three = shown[1, 1]
     assert three["before"] == {"key": "k", "value": '{"tail": "N3", "to": "IAH", "n": 3.0}'}
-    (digits,) = [it["after"] for it in three["changes"] if it["field"] == "value.tail"]
+    (digits,) = [change["after"] for change in three["changes"] if change["field"] == "value.tail"]
     digits = json.loads(digits)
     assert len(digits) == 16
     assert three["after"]["value"] == f'{{"tail": "{digits}", "dest": "IAH", "n": 3.0}}'
@@ -114,7 +114,7 @@ def test_quarantine_is_shown_with_line_and_reason(
     assert result.exit_code == 0
     assert f"{file}:6: not UTF-8 at byte 0" in result.stdout
     answer = json.loads(run("check", str(file), "-o", "json").stdout)
-    (sick,) = [it for it in answer["shown"] if it["problem"]]
+    (sick,) = [row for row in answer["shown"] if row["problem"]]
     assert sick["topic"] == "sick"
     assert sick["problem"] == {"line": 6, "step": 1, "reason": "not UTF-8 at byte 0"}
     assert sick["before"]["value"] == {"base64": "/25vIGpzb24="}
@@ -170,7 +170,7 @@ def test_a_sample_is_the_newest_of_every_partition(
         produce(kafka.bootstrap_servers, name, records, partition=partition)
     cluster = Cluster(name="c", bootstrap_servers=kafka.bootstrap_servers)
     sample = newest_records(cluster, name, 5)
-    assert [(it.partition, it.offset) for it in sample] == [
+    assert [(message.partition, message.offset) for message in sample] == [
         *((0, 49), (1, 2), (0, 48), (1, 1), (0, 47))
     ]
     assert len(newest_records(cluster, name, 100)) == 53

@@ -85,7 +85,7 @@ def committed(kafka: KafkaCluster, topic: str) -> list[Message[bytes, bytes]]:
             "auto.offset.reset": "earliest",
         }
     )
-    consumer.assign([TopicPartition(topic, it, 0) for it in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     found, ended = [], 0
     while ended < PARTITIONS:
         message = consumer.poll(30)
@@ -95,13 +95,13 @@ def committed(kafka: KafkaCluster, topic: str) -> list[Message[bytes, bytes]]:
         else:
             ended += 1
     consumer.close()
-    return sorted(found, key=lambda it: (it.partition() or 0, it.offset() or 0))
+    return sorted(found, key=lambda read: (read.partition() or 0, read.offset() or 0))
 
 
 def run(spark: SparkSession, pipeline: Pipeline) -> PipelineRun:
-    it = PipelineRun(spark, pipeline, stop=threading.Event())
-    it.run(once=True)
-    return it
+    query = PipelineRun(spark, pipeline, stop=threading.Event())
+    query.run(once=True)
+    return query
 
 
 def test_every_record_is_where_it_belongs_once(
@@ -117,17 +117,17 @@ def test_every_record_is_where_it_belongs_once(
     assert run(spark, made()).counts.written == 2
 
     masked = committed(kafka, f"{name}-masked")
-    assert [(it.partition(), it.key()) for it in masked] == [
+    assert [(message.partition(), message.key()) for message in masked] == [
         *((0, b"key-%d" % number) for number in (0, 1, 2, 6, 7)),
         *((1, b"key-%d" % number) for number in (10, 11, 12)),
     ]
-    for it in masked:
-        number = int((it.key() or b"").removeprefix(b"key-"))
-        assert it.timestamp()[1] == 1_357_034_400_000 + number
-        assert it.headers() == [("b", b"2"), ("a", None), ("b", b"\0")]
-        value = json.loads(it.value() or b"")
+    for message in masked:
+        number = int((message.key() or b"").removeprefix(b"key-"))
+        assert message.timestamp()[1] == 1_357_034_400_000 + number
+        assert message.headers() == [("b", b"2"), ("a", None), ("b", b"\0")]
+        value = json.loads(message.value() or b"")
         assert len(value["tail"]) == 32
-        assert (it.value() or b"").startswith(b'{"n": %d.0, "tail": "' % number)
+        assert (message.value() or b"").startswith(b'{"n": %d.0, "tail": "' % number)
     (four,) = committed(kafka, f"{name}-fours")
     assert (four.partition(), four.key()) == (0, b"key-4")
     (sick,) = committed(kafka, f"{name}-sick")
@@ -166,12 +166,12 @@ def test_a_log_that_ends_in_aborted_records_leaves_no_lag_and_no_loss(
     producer.flush(60)
     producer.abort_transaction(60)
     assert run(spark, made()).counts.written == 3
-    ends = [log_end(kafka.bootstrap_servers, name, it) for it in range(PARTITIONS)]
+    ends = [log_end(kafka.bootstrap_servers, name, number) for number in range(PARTITIONS)]
     with KafkaSide(made().config.target_cluster()).consumer(GROUP_PREFIX + name) as group:
-        found = group.committed([TopicPartition(name, it) for it in range(PARTITIONS)], 30)
-    assert [it.offset for it in found] == ends == [5, 2]
+        found = group.committed([TopicPartition(name, number) for number in range(PARTITIONS)], 30)
+    assert [position.offset for position in found] == ends == [5, 2]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    deleted = [TopicPartition(name, it, end) for it, end in enumerate(ends)]
+    deleted = [TopicPartition(name, number, end) for number, end in enumerate(ends)]
     for answer in admin.delete_records(deleted).values():
         answer.result(30)
     send(kafka, name, range(6, 8), partition=1)
@@ -201,9 +201,9 @@ def test_it_goes_on_while_it_runs_and_stops_when_told(
         written.append(counts.written)
         arrived.set()
 
-    it = PipelineRun(spark, made(), stop=stop, changed=changed)
+    query = PipelineRun(spark, made(), stop=stop, changed=changed)
     send(kafka, name, range(2), partition=0)
-    thread = threading.Thread(target=lambda: it.run(once=False), daemon=True)
+    thread = threading.Thread(target=lambda: query.run(once=False), daemon=True)
     thread.start()
     assert arrived.wait(120)
     arrived.clear()

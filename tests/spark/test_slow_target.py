@@ -56,19 +56,19 @@ def three(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def copied(config: ClustersConfig, target: str) -> int:
     """By the positions on the target."""
-    places = [(TOPIC, it) for it in range(PARTITIONS)]
+    places = [(TOPIC, partition) for partition in range(PARTITIONS)]
     try:
         found = KafkaSide(config.cluster(target)).positions(GROUP, places)
     except KafkaException:  # Its coordinator has just started.
         return 0
-    return sum(it.offset for it in found.values())
+    return sum(position.offset for position in found.values())
 
 
 def lag(config: ClustersConfig) -> int:
     """As the link says itself; 0 before it says anything."""
-    (found,) = (it for it in links_of(config) if it["link"] == "c1-level-2")
+    (found,) = (row for row in links_of(config) if row["link"] == "c1-level-2")
     rows = found["topics"].get(TOPIC, {}).get("partitions", {})
-    return sum(it["lag_records"] for it in rows.values())
+    return sum(row["lag_records"] for row in rows.values())
 
 
 def test_a_switch_while_a_long_batch_is_in_flight(spark: SparkSession, three: Clusters) -> None:
@@ -95,7 +95,7 @@ def test_a_switch_while_a_long_batch_is_in_flight(spark: SparkSession, three: Cl
             return len(seen) > 4 and len(set(lags) - {0}) > 2
 
         wait_until(goes_on, what="commits, one after the other", deadline_s=240, every_s=0.2)
-        shown = [it for it in lags if it]
+        shown = [known for known in lags if known]
         assert shown == sorted(shown, reverse=True), "it falls while the batch goes on"
         assert seen[-1] < RECORDS, "the batch was over before the switch"
         done = CliRunner().invoke(app, [*switch, "--to", "c3", "--execute"])
@@ -103,10 +103,12 @@ def test_a_switch_while_a_long_batch_is_in_flight(spark: SparkSession, three: Cl
         wait_until(
             lambda: copied(config, "c3") == RECORDS, what="the rest", deadline_s=480, every_s=1.0
         )
-    old, new = (read(three.front(it), TOPIC, PARTITIONS) for it in ("c2", "c3"))
+    old, new = (read(three.front(cluster), TOPIC, PARTITIONS) for cluster in ("c2", "c3"))
     for partition in range(PARTITIONS):
         offsets = [
-            it.origin("c1", TOPIC).offset for it in [*old, *new] if it.partition == partition
+            record.origin("c1", TOPIC).offset
+            for record in [*old, *new]
+            if record.partition == partition
         ]
         assert offsets == [*range(RECORDS // PARTITIONS)]
     assert old

@@ -91,5 +91,5 @@ def test_the_job_runs_on_a_cluster(tmp_path: Path) -> None:
             raise AssertionError(log.read_text()[-3_000:]) from error
         finally:
             stop_child(job, grace_s=60)
-    assert sorted(int(it.value or b"-1") for it in found) == list(range(500))
+    assert sorted(int(record.value or b"-1") for record in found) == list(range(500))
     assert "app-" in (tmp_path / "worker.log").read_text(), "an executor ran on the worker"

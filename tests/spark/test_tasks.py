@@ -125,7 +125,7 @@ def messages(kafka: KafkaCluster, topic: str) -> list[Message]:
 
 
 def values(kafka: KafkaCluster, topic: str) -> list[bytes]:
-    return [it.value() or b"" for it in messages(kafka, topic)]
+    return [message.value() or b"" for message in messages(kafka, topic)]
 
 
 def test_a_task_makes_several_transactions_and_the_next_attempt_goes_on_behind_them(
@@ -271,7 +271,7 @@ def test_refused_records_are_dead_letters_in_the_same_transaction(
     assert (result["refused"], result["copied"], result["left_out"]) == (None, 4, 2)
     assert values(kafka, to) == [b"0", b"1", b"3", b"5"]
     found = messages(kafka, letters)
-    assert [it.value() for it in found] == [SENT[2], SENT[4]]
+    assert [message.value() for message in found] == [SENT[2], SENT[4]]
     own, reason, origin = found[0].headers() or []
     assert own == ("a", b"1")
     assert reason == (REASON_HEADER, b"Broker: Message size too large")

@@ -95,11 +95,11 @@ def test_quarantine_keeps_the_record_and_adds_why(
     after = by_offset(transformed(before, plan(mask("b"), mask("a"))))
     (good, sick) = after
     assert good["topic"] == "t"
-    assert [tuple(it) for it in good["headers"] or ()] == (headers or [])
+    assert [tuple(header) for header in good["headers"] or ()] == (headers or [])
     (_, original) = by_offset(before)
     assert {**sick.asDict(), "topic": "t", "headers": original["headers"]} == original.asDict()
     assert sick["topic"] == "sick"
-    *kept, reason, origin = ((it["key"], it["value"]) for it in sick["headers"])
+    *kept, reason, origin = ((header["key"], header["value"]) for header in sick["headers"])
     assert kept == (headers or [])
     assert (reason[0], bytes(reason[1])) == (REASON_HEADER, b"not JSON at character 1")
     assert origin[0] == ORIGIN_HEADER

@@ -60,8 +60,8 @@ DATUM = {
 
 @pytest.fixture
 def client(registry: str) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": registry}) as it:
-        yield it
+    with SchemaRegistryClient({"url": registry}) as opened:
+        yield opened
 
 
 def plan(registry: str, *steps: Step) -> Plan:
@@ -100,12 +100,12 @@ def test_masks_keep_the_five_bytes(
 ) -> None:
     topic = fresh_name("masked")
     data = serialized(client, topic)
-    it = engine(
+    known = engine(
         registry,
         Mask(paths=paths("legs[].tail"), hmac=Hmac(key_env="KEY")),
         Mask(paths=paths("crew.captain"), redact=Redact()),
     )
-    out = it.process(topic, None, data).value
+    out = known.process(topic, None, data).value
     assert out is not None
     assert out[:5] == data[:5]
     masked = hmac_masked("N14228", KEY, 32)
@@ -123,7 +123,7 @@ def test_new_schemas_are_registered_for_the_topic_of_each_record(
     fresh_name: Callable[[str], str],
     spark: SparkSession,
 ) -> None:
-    topic, united, others = (fresh_name(it) for it in ("flights", "united", "others"))
+    topic, united, others = (fresh_name(name) for name in ("flights", "united", "others"))
     steps = (
         Drop(paths=paths("crew")),
         Rename(path="legs[].to", to="dest"),  # type: ignore[arg-type]
@@ -137,7 +137,9 @@ def test_new_schemas_are_registered_for_the_topic_of_each_record(
             otherwise=others,
         ),
     )
-    values = [serialized(client, topic, {**DATUM, "carrier": it}) for it in ("UA", "B6", "UA")]
+    values = [
+        serialized(client, topic, {**DATUM, "carrier": carrier}) for carrier in ("UA", "B6", "UA")
+    ]
     columns = (
         "key binary, value binary, topic string, headers array<struct<key:string,value:binary>>"
     )
@@ -150,8 +152,8 @@ def test_new_schemas_are_registered_for_the_topic_of_each_record(
             "at": "2013-01-01T05:00:00-05:00",
             "legs": [{"dest": "IAH", "tail": "N14228"}, {"dest": "JFK", "tail": None}],
         }
-    found = {it: client.get_version(f"{it}-value", -1) for it in (topic, united, others)}
-    assert {it.version for it in found.values()} == {1}
+    found = {name: client.get_version(f"{name}-value", -1) for name in (topic, united, others)}
+    assert {version.version for version in found.values()} == {1}
     assert found[united].schema_id == found[others].schema_id, "the same schema has the same id"
     assert found[united].schema_id != found[topic].schema_id
 
@@ -182,13 +184,13 @@ def test_schemas_with_references(
 def test_what_the_registry_does_not_have_or_is_not_avro(
     registry: str, client: SchemaRegistryClient, fresh_name: Callable[[str], str]
 ) -> None:
-    it = registry_of(RegistrySettings(url=registry))
+    known = registry_of(RegistrySettings(url=registry))
     with pytest.raises(UnknownSchema):
-        it.writer(999_999)
+        known.writer(999_999)
     schema_id = client.register_schema(fresh_name("json"), Schema('{"type":"object"}', "JSON"))
     with pytest.raises(InvalidSchema, match="is JSON, not AVRO"):
-        it.writer(schema_id)
-    it.register(fresh_name("s"), defined("string"))
+        known.writer(schema_id)
+    known.register(fresh_name("s"), defined("string"))
 
 
 def test_a_registry_that_refuses_or_is_away_is_no_fault_of_the_record(
@@ -215,9 +217,9 @@ def test_a_password_goes_to_the_registry_and_nowhere_else() -> None:
         return httpx.Response(401, json={"error_code": 401, "message": "no"})
 
     settings = RegistrySettings(url="http://r", username="me", password=Secret(b"SECRET"))
-    it = Registry(settings)
-    it._http._transport = httpx.MockTransport(answer)
+    known = Registry(settings)
+    known._http._transport = httpx.MockTransport(answer)
     with pytest.raises(RegistryError, match="401") as error:
-        it.writer(1)
+        known.writer(1)
     assert seen == ["Basic bWU6U0VDUkVU"]
     assert "SECRET" not in f"{error.value} {settings}"

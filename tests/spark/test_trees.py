@@ -85,10 +85,10 @@ def judge_delivery(some: Clusters, config: ClustersConfig, topic: str) -> None:
     for name in tree.clusters:
         front = some.front(name)
         found = wait_for(front, topic, RECORDS * len(tree.clusters), PARTITIONS)
-        origins = Counter(str(it.origin(name, topic)) for it in found)
+        origins = Counter(str(copy.origin(name, topic)) for copy in found)
         assert max(origins.values()) == 1, origins.most_common(3)
         assert len(origins) == RECORDS * len(tree.clusters)
-        assert {it.value for it in found} == {
+        assert {copy.value for copy in found} == {
             b"%s %d" % (origin.encode(), at) for origin in tree.clusters for at in range(RECORDS)
         }
         for record in found:
@@ -96,9 +96,9 @@ def judge_delivery(some: Clusters, config: ClustersConfig, topic: str) -> None:
             assert record.flags == (0 if origin == name else flags[origin, ClusterName(name)])
         for origin, partition in itertools.product(tree.clusters, range(PARTITIONS)):
             offsets = [
-                it.origin(name, topic).offset
-                for it in found
-                if it.origin(name, topic).cluster == origin and it.partition == partition
+                copy.origin(name, topic).offset
+                for copy in found
+                if copy.origin(name, topic).cluster == origin and copy.partition == partition
             ]
             assert offsets == sorted(offsets), f"of {origin} on {name}"
 
@@ -158,11 +158,11 @@ def test_headers_that_were_copied_or_forged(spark: SparkSession, five: Clusters)
         forged = [(COPY_HEADER, b"1-ffffffff-0000000000000000-0-0-C1/in")]
         send(five.front("C4"), "in", [{"value": b"forged", "headers": forged}])
         for name in config.checked_tree().clusters:
-            values = [it.value for it in wait_for(five.front(name), "in", 11)]
+            values = [copy.value for copy in wait_for(five.front(name), "in", 11)]
             expected = [b"%d" % at for at in range(5)]
             again = [b"%d again" % at for at in range(5)]
             assert Counter(values) == Counter([*expected, *again, b"forged"]), name
-            assert [it.value for it in wait_for(five.front(name), "out", 5)] == expected, name
+            assert [copy.value for copy in wait_for(five.front(name), "out", 5)] == expected, name
     for name in config.checked_tree().clusters:
         assert len(read(five.front(name), "in")) == 11
         assert len(read(five.front(name), "out")) == 5
@@ -230,7 +230,7 @@ def test_check_status_and_verify(spark: SparkSession, five: Clusters) -> None:
 
 def copied_by(some: Clusters, link: str) -> int:
     _, text = command("status", str(some.path), "-o", "json")
-    (found,) = (it for it in json.loads(text) if it["link"] == link)
+    (found,) = (row for row in json.loads(text) if row["link"] == link)
     rows = found["topics"].get("shown", {}).get("partitions", {}).values()
     return sum(row["copied"] for row in rows)
 
@@ -266,8 +266,8 @@ def test_a_switch_with_records_that_were_not_forwarded(
     with running(spark, config, "C1", level=3):
         expected = [*range(40)] if rewind else [*range(10), *range(30, 40)]
         found = wait_for(five.front("C4"), topic, len(expected))
-        assert [int(it.value or b"-1") for it in found] == expected
+        assert [int(record.value or b"-1") for record in found] == expected
     five.gateways["C3"].start()
     with running(spark, config, "C3", level=1), running(spark, config, "C1", level=3):
         late = wait_for(five.front("C4"), topic, 60 if rewind else 40)
-    assert [int(it.value or b"-1") for it in late] == [*expected, *range(10, 30)]
+    assert [int(record.value or b"-1") for record in late] == [*expected, *range(10, 30)]

@@ -68,7 +68,7 @@ def test_logs_that_interleave_otherwise_are_alike(
 ) -> None:
     records = [fresh(at, partition) for partition in (0, 1) for at in range(20)]
     send(kafka.bootstrap_servers, topic_of(config, "a"), records)
-    copies = [copied(it, int(it["value"])) for it in records]
+    copies = [copied(record, int(record["value"])) for record in records]
     send(kafka.bootstrap_servers, topic_of(config, "b"), [*copies[20:], *copies[:20]])
     found = compare(spark, config, "a", "b", TOPIC)
     assert found["alike"], comparison_text(found)
@@ -80,7 +80,7 @@ def test_each_difference_is_counted_and_named(
 ) -> None:
     records = [fresh(at) for at in range(30)]
     send(kafka.bootstrap_servers, topic_of(config, "a"), records)
-    copies = [copied(it, at) for at, it in enumerate(records)]
+    copies = [copied(record, at) for at, record in enumerate(records)]
     altered = copied({**records[4], "value": b"altered"}, 4)
     log = [copies[0], copies[2], copies[1], copies[3], altered, copies[5], copies[5]]
     send(kafka.bootstrap_servers, topic_of(config, "b"), [*log, *copies[18:], fresh(99)])

@@ -62,9 +62,10 @@ def main() -> int:
     failed = False
     with ExitStack() as stack:
         kafkas = {
-            it: stack.enter_context(KafkaCluster(1, properties=CHEAP, jvm=HEAP)) for it in "AB"
+            cluster: stack.enter_context(KafkaCluster(1, properties=CHEAP, jvm=HEAP))
+            for cluster in "AB"
         }
-        clusters = {name: it.bootstrap_servers for name, it in kafkas.items()}
+        clusters = {name: kafka.bootstrap_servers for name, kafka in kafkas.items()}
         for name in parts:
             began = time.monotonic()
             for figure in PARTS[name](size, clusters):

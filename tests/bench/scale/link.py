@@ -72,7 +72,9 @@ class _Sending:
     """Records that reach the source between two looks, in topics that the link copies."""
 
     def __init__(self, link: LinkRun, size: Size) -> None:
-        self._at_work = link._at_work = {topic_of(it) for it in range(min(BUSY, size.topics))}
+        self._at_work = link._at_work = {
+            topic_of(number) for number in range(min(BUSY, size.topics))
+        }
         self._link, self._partitions = link, size.partitions
         self._producer = Producer({**link._source.settings, "linger.ms": 50})
 

@@ -33,10 +33,10 @@ def _commit(size: Size, config: ClustersConfig, offset: int, groups: int) -> Non
     """The first `groups` groups."""
     client = ClusterClient(config.cluster("A"))
     wanted = {
-        f"group-{it}": {
-            (topic_of(it % size.topics), p): (offset, "") for p in range(size.partitions)
+        f"group-{number}": {
+            (topic_of(number % size.topics), p): (offset, "") for p in range(size.partitions)
         }
-        for it in range(groups)
+        for number in range(groups)
     }
     for of_group in client.commit(wanted).values():
         assert not any(of_group.values()), of_group
@@ -45,7 +45,9 @@ def _commit(size: Size, config: ClustersConfig, offset: int, groups: int) -> Non
 def _applied(service: Service, offset: int) -> int:
     """How many places of B stand at `offset`, by the committer's word. Others may work there."""
     applied = service.board.state.applied.items()
-    return sum(it.offset == offset for (_, topic, _), it in applied if topic.startswith(TOPICS))
+    return sum(
+        commit.offset == offset for (_, topic, _), commit in applied if topic.startswith(TOPICS)
+    )
 
 
 def _rounds(size: Size, config: ClustersConfig) -> Iterator[Figure]:

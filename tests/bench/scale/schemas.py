@@ -34,7 +34,7 @@ from tests.bench.scale.figures import Figure, Size, resident_mib
 from tests.rig.schema_registry.site import version
 
 VERSIONS = (50_000, 200_000)
-TARGETS = [f"t{it}" for it in range(4)]
+TARGETS = [f"t{number}" for number in range(4)]
 LACKING = 1_000  # of the targets, when distribution starts
 OF_SUBJECT = 5
 CHANGES = 10
@@ -54,23 +54,23 @@ def made(at: int) -> SchemaVersion:
     subject, number = f"acme-s{at // OF_SUBJECT}-value", at % OF_SUBJECT + 1
     if number == OF_SUBJECT:
         return version(subject, number, 1, Schema("AVRO", '"string"'))
-    fields = ",".join(f'{{"name":"f{it}","type":"string"}}' for it in range(8))
+    fields = ",".join(f'{{"name":"f{which}","type":"string"}}' for which in range(8))
     text = f'{{"type":"record","name":"R{at}","fields":[{fields}]}}'
     refers = (COMMON,) if at % 100 == 1 else ()
     return version(subject, number, at + 2, Schema("AVRO", text, refers))
 
 
-def there(it: SchemaVersion) -> SchemaVersion:
-    used = tuple(replace(ref, subject="s0.b-value") for ref in it.schema.references)
-    subject = str(NAMES.there(it.subject))
-    return replace(it, subject=subject, schema=replace(it.schema, references=used))
+def there(moved: SchemaVersion) -> SchemaVersion:
+    used = tuple(replace(ref, subject="s0.b-value") for ref in moved.schema.references)
+    subject = str(NAMES.there(moved.subject))
+    return replace(moved, subject=subject, schema=replace(moved.schema, references=used))
 
 
 def _write(address: str, topic: str, versions: Iterable[SchemaVersion]) -> None:
     CompactedTopic({"bootstrap.servers": address}, topic).ensure()
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "log_level": 2})
-    for it in versions:
-        key, value = schema_record(it, deleted=False)
+    for held in versions:
+        key, value = schema_record(held, deleted=False)
         while True:
             try:
                 producer.produce(topic, key=key, value=value, partition=0)
@@ -82,16 +82,16 @@ def _write(address: str, topic: str, versions: Iterable[SchemaVersion]) -> None:
 
 async def _measured(versions: int, primary: str, target: str) -> list[Figure]:
     source = f"_schemas-{versions}"
-    logs = [f"{source}-{it}" for it in TARGETS]
+    logs = [f"{source}-{where}" for where in TARGETS]
     await asyncio.to_thread(_write, primary, source, map(made, range(versions)))
     for topic in logs:
-        held = (there(made(it)) for it in range(versions - LACKING))
+        held = (there(made(number)) for number in range(versions - LACKING))
         await asyncio.to_thread(_write, target, topic, held)
     metrics = Metrics()
 
     def in_sync() -> list[float]:
         value = metrics.registry.get_sample_value
-        return [value("keyway_schemas_in_sync", {"target": it}) or 0.0 for it in TARGETS]
+        return [value("keyway_schemas_in_sync", {"target": where}) or 0.0 for where in TARGETS]
 
     began, cpu, memory = time.monotonic(), time.process_time(), resident_mib()
     with ExitStack() as stack:
@@ -106,7 +106,7 @@ async def _measured(versions: int, primary: str, target: str) -> list[Figure]:
         stack.callback(reader.close)
         news = News()
         work: list[Any] = [follow(reader, news, metrics, POLL_INTERVAL_MS)]
-        work += [it.run(news) for it in followers]
+        work += [follower.run(news) for follower in followers]
         async with _running(work), _stalls() as stalls:
             await _until(lambda: in_sync() == [versions] * len(TARGETS))
             start_s, start_cpu_s = time.monotonic() - began, time.process_time() - cpu
@@ -133,7 +133,7 @@ async def _measured(versions: int, primary: str, target: str) -> list[Figure]:
 @asynccontextmanager
 async def _running(work: Iterable[Any]) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(it) for it in work]
+        tasks = [group.create_task(job) for job in work]
         yield
         for task in tasks:
             task.cancel()

@@ -53,9 +53,12 @@ def _make_topics(size: Size, config: ClustersConfig) -> None:
     for cluster in config.clusters:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for first in range(0, size.topics, TOPICS_AT_ONCE):
-            names = [topic_of(it) for it in range(first, min(first + TOPICS_AT_ONCE, size.topics))]
+            names = [
+                topic_of(number)
+                for number in range(first, min(first + TOPICS_AT_ONCE, size.topics))
+            ]
             made = admin.create_topics(
-                [NewTopic(it, size.partitions, 1) for it in names],
+                [NewTopic(name, size.partitions, 1) for name in names],
                 operation_timeout=60,
                 request_timeout=90,
             )
@@ -76,7 +79,7 @@ def _produce(size: Size, config: ClustersConfig) -> None:
         )
         for name in "AB"
     }
-    names = [topic_of(it) for it in range(size.topics)]
+    names = [topic_of(number) for number in range(size.topics)]
     for name, producer in sides.items():
         known = ClusterClient(config.cluster(name))
         wait_until(

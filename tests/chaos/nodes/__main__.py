@@ -99,13 +99,17 @@ def _played(director: Director, load: Load, options: argparse.Namespace) -> Verd
 
 def _report(verdict: Verdict, director: Director) -> bool:
     costs, nodes = director.costs(), director.nodes
-    rest = [it.others_p99_ms for it in costs if it.act == "rest" and it.others_p99_ms is not None]
+    rest = [
+        cost.others_p99_ms
+        for cost in costs
+        if cost.act == "rest" and cost.others_p99_ms is not None
+    ]
     quiet_ms = statistics.median(rest)
     bars = {"kill -9": KILLED_S_MAX} | dict.fromkeys(PLANNED, PLANNED_S_MAX)
-    for act in dict.fromkeys(it.act for it in costs):
-        its = [it for it in costs if it.act == act]
-        pauses = [it.pause_s for it in its]
-        p99s = [it.others_p99_ms for it in its if it.others_p99_ms is not None]
+    for act in dict.fromkeys(cost.act for cost in costs):
+        its = [cost for cost in costs if cost.act == act]
+        pauses = [cost.pause_s for cost in its]
+        p99s = [cost.others_p99_ms for cost in its if cost.others_p99_ms is not None]
         others = f"p99 of others {max(p99s) / quiet_ms:.2f} x rest" if p99s else ""
         bar = f"(bar {bars[act]:.0f} s)" if act in bars else ""
         console.print(

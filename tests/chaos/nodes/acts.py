@@ -67,8 +67,10 @@ class Director:
             case "drain":
                 rest = self.names.replace(victim, "")
                 order = self.nodes.order
-                self._span("drain", victim, lambda: order(lambda it: it.drain(victim)), rest)
-                self._span("undrain", victim, lambda: order(lambda it: it.undrain(victim)), "")
+                self._span("drain", victim, lambda: order(lambda admin: admin.drain(victim)), rest)
+                self._span(
+                    "undrain", victim, lambda: order(lambda admin: admin.undrain(victim)), ""
+                )
             case "move":
                 self._span("move", victim, lambda: self._move_to(victim), "")
             case "still":
@@ -92,7 +94,7 @@ class Director:
 
     def _move_to(self, victim: str) -> None:
         """The first virtual broker of another node; then it is Keyway's choice again."""
-        broker = min(it for it, owner in self.nodes.owners().items() if owner != victim)
+        broker = min(owned for owned, owner in self.nodes.owners().items() if owner != victim)
         self.nodes.order(lambda owners: owners.move(broker, victim))
         wait_until(
             lambda: self.nodes.owners().get(broker) == victim, what="the move", deadline_s=30
@@ -161,10 +163,10 @@ class Director:
     def waits_at_rest(self) -> dict[str, list[float]]:
         """From production to consumer in ms, ascending, by the kind of client."""
         found: dict[str, list[float]] = {}
-        rests = [(it.began_ns, it.ended_ns) for it in self.spans if it.act == "rest"]
+        rests = [(span.began_ns, span.ended_ns) for span in self.spans if span.act == "rest"]
         for member in self.load.members:
-            for it in member.deliveries:
-                made = int(it.value or b"0")
+            for delivery in member.deliveries:
+                made = int(delivery.value or b"0")
                 if any(began <= made < ended for began, ended in rests):
-                    found.setdefault(member.host.kind, []).append((it.at_ns - made) / 1e6)
+                    found.setdefault(member.host.kind, []).append((delivery.at_ns - made) / 1e6)
         return {kind: sorted(waits) for kind, waits in found.items()}

@@ -90,7 +90,7 @@ class Load:
     # ------------------------------------------------------------------------------- what has come
 
     def places(self) -> set[tuple[str, int, int]]:
-        return {it.place for member in self.members for it in list(member.deliveries)}
+        return {delivery.place for member in self.members for delivery in list(member.deliveries)}
 
     def wait_for_more(self, count: int) -> None:
         """Each partition gets on."""
@@ -98,9 +98,9 @@ class Load:
 
         def enough() -> bool:
             new = Counter(
-                it.partition
+                delivery.partition
                 for member, at in zip(self.members, seen, strict=True)
-                for it in member.deliveries[at:]
+                for delivery in member.deliveries[at:]
             )
             return all(new[partition] >= count for partition in range(self.partitions))
 
@@ -121,14 +121,16 @@ class Load:
             at: read_partition(self.bootstrap_servers, self.topic, at)
             for at in range(self.partitions)
         }
-        processed = [Processed(it, it.at_ns) for it in deliveries_of(self.members)]
-        acked = [it for member in self.members for it in member.acked]
+        processed = [
+            Processed(delivery, delivery.at_ns) for delivery in deliveries_of(self.members)
+        ]
+        acked = [answer for member in self.members for answer in member.acked]
         return judge(self.topic, topic, processed, acked, flushes)
 
     def of_partition(self) -> dict[int, Arrivals]:
         found: dict[int, list[Delivery]] = {at: [] for at in range(self.partitions)}
-        for it in deliveries_of(self.members):
-            found[it.partition].append(it)
+        for delivery in deliveries_of(self.members):
+            found[delivery.partition].append(delivery)
         return {at: Arrivals(its) for at, its in found.items()}
 
 
@@ -138,8 +140,12 @@ class Arrivals:
     """
 
     def __init__(self, deliveries: Sequence[Delivery]) -> None:
-        self._at_ns = sorted(it.at_ns for it in deliveries)
-        self._made = sorted((int(it.value), it.at_ns) for it in deliveries if it.value is not None)
+        self._at_ns = sorted(delivery.at_ns for delivery in deliveries)
+        self._made = sorted(
+            (int(delivery.value), delivery.at_ns)
+            for delivery in deliveries
+            if delivery.value is not None
+        )
 
     def pause_s(self, since_ns: int, until_ns: int) -> float:
         """The longest time without a record, which came all the time."""

@@ -93,13 +93,13 @@ class Nodes:
             proxies.open(f"{name} redis", {("127.0.0.1", self._redis_ports[name]): redis})
             first = int(node.bootstrap.rpartition(":")[2])
             ports = [first, *range(node.port_base + 1, node.port_base + BROKER_IDS_MAX)]
-            proxies.open(f"{name} clients", {(ADVERTISED, it): (LISTENS, it) for it in ports})
+            proxies.open(f"{name} clients", {(ADVERTISED, port): (LISTENS, port) for port in ports})
 
     @property
     def bootstrap(self) -> str:
         addresses = [node.bootstrap for node in self.nodes.values()]
         if self.proxies is not None:
-            addresses = [it.replace(LISTENS, ADVERTISED) for it in addresses]
+            addresses = [address.replace(LISTENS, ADVERTISED) for address in addresses]
         return ",".join(addresses)
 
     def owners(self) -> dict[int, str]:
@@ -108,7 +108,9 @@ class Nodes:
             stored = client.hget(KEY, "owners")
         assert isinstance(stored, bytes | None)
         said = json.loads(stored or '{"owners": {}, "next": {}}')
-        return {} if said["next"] else {int(broker): it for broker, it in said["owners"].items()}
+        return (
+            {} if said["next"] else {int(broker): owner for broker, owner in said["owners"].items()}
+        )
 
     def _connected(self) -> Redis:
         if self._sentinels is not None:

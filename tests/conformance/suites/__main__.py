@@ -46,7 +46,10 @@ OF_OTHERS = {
 
 
 def suites(paths: dict[str, Path | None]) -> list[Suite]:
-    own = [Suite(f"Kafka's programs {it}", partial(kafka_tools, it)) for it in JAVA_CLIENTS]
+    own = [
+        Suite(f"Kafka's programs {version}", partial(kafka_tools, version))
+        for version in JAVA_CLIENTS
+    ]
     others = [
         Suite(name, partial(runs, path), speaks_tls=tls, kafka=kafka)
         for name, (runs, tls, kafka) in OF_OTHERS.items()
@@ -58,7 +61,7 @@ def suites(paths: dict[str, Path | None]) -> list[Suite]:
 def run(suite: Suite, setting: Setting, directory: Path) -> Compared:
     found = {way: _run(suite, setting, way, directory / way, ()) for way in WAYS}
     first = compared(suite.name, found["direct"], found["through"], EXPLAINED)
-    again = [it.test for it in first.unexplained]
+    again = [difference.test for difference in first.unexplained]
     if not again:
         return first
     show(f"  {len(again)} differ and run again: {', '.join(again[:5])}")
@@ -73,7 +76,7 @@ def _run(
     began = time.monotonic()
     with fresh(setting, way, directory, suite.kafka) as front:
         verdicts = suite.runs(front, only)
-    failed = {test: it for test, it in verdicts.items() if it.startswith("failed")}
+    failed = {test: outcome for test, outcome in verdicts.items() if outcome.startswith("failed")}
     show(f"  {way}: {len(verdicts)} in {time.monotonic() - began:.0f} s, {len(failed)} failed")
     for test, verdict in failed.items():
         show(f"    {test}: {verdict}".replace("[", r"\["))
@@ -90,11 +93,11 @@ def main() -> int:
     parser.add_argument("--tls", choices=["plain", "tls", "both"], default="both")
     asked = parser.parse_args()
     paths = {name: getattr(asked, name.replace("-", "_")) for name in OF_OTHERS}
-    absolute = {name: it and it.resolve() for name, it in paths.items()}
-    wanted = [it for it in asked.suites.split(",") if it]
+    absolute = {name: path and path.resolve() for name, path in paths.items()}
+    wanted = [part for part in asked.suites.split(",") if part]
     unexplained = 0
     for suite in suites(absolute):
-        if wanted and not any(it in suite.name for it in wanted):
+        if wanted and not any(part in suite.name for part in wanted):
             continue
         for setting in _settings(asked.kafka, asked.brokers, asked.tls):
             if setting.brokers not in suite.brokers or (setting.tls and not suite.speaks_tls):
@@ -106,8 +109,9 @@ def main() -> int:
                 unexplained += 1
                 continue
             publish(suite.name, setting, found)
-            for it in found.differences:
-                show(f"  ≠ {it.test}: {it.direct} | {it.through} | {it.reason}".replace("[", r"\["))
+            for difference in found.differences:
+                ways = f"{difference.direct} | {difference.through} | {difference.reason}"
+                show(f"  ≠ {difference.test}: {ways}".replace("[", r"\["))
             unexplained += len(found.unexplained)
     show(f"{unexplained} differences that nothing explains, or suites that do not run here")
     return 1 if unexplained else 0
@@ -116,10 +120,10 @@ def main() -> int:
 def _settings(kafka: str, brokers: str, tls: str) -> list[Setting]:
     secure = {"plain": (False,), "tls": (True,), "both": (False, True)}[tls]
     return [
-        Setting(version, int(count), tls=it)
+        Setting(version, int(count), tls=over_tls)
         for version in kafka.split(",")
         for count in brokers.split(",")
-        for it in secure
+        for over_tls in secure
     ]
 
 

@@ -67,9 +67,9 @@ def junit(report: str) -> dict[str, str]:
     found = {}
     for case in ElementTree.fromstring(report).iter("testcase"):
         *parts, name = [*case.get("classname", "").split("."), case.get("name", "")]
-        at = next((i for i, it in enumerate(parts) if it[:1].isupper()), len(parts))
+        at = next((i for i, part in enumerate(parts) if part[:1].isupper()), len(parts))
         test = "::".join(["/".join(parts[:at]) + ".py", *parts[at:], name])
-        bad = [it for it in case if it.tag in ("failure", "error")]
+        bad = [child for child in case if child.tag in ("failure", "error")]
         if bad:
             found[test] = f"failed: {' '.join((bad[0].get('message') or '').split())[:WORDS_MAX]}"
         elif test not in found:
@@ -92,7 +92,7 @@ _CONFLUENT = ("admin", "consumer", "producer", "share_consumer")
 
 
 def confluent_kafka_python(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
-    paths = only or [f"tests/integration/{it}" for it in _CONFLUENT]
+    paths = only or [f"tests/integration/{path}" for path in _CONFLUENT]
     return of_pytest(
         python_of_suites(),
         folder,
@@ -140,7 +140,7 @@ def _of_report(report: Path, test: str) -> dict[str, str]:
     if not report.exists():
         return {test: "failed: it ended without a report"}
     told = json.loads(re.sub(r",\s*([}\]])", r"\1", report.read_text()))["tests"]
-    states = {name: it["state"] for name, it in told.items() if name.startswith(test)}
+    states = {name: outcome["state"] for name, outcome in told.items() if name.startswith(test)}
     names = {"PASSED": PASSED, "SKIPPED": SKIPPED}
     return {name: names.get(state, f"failed: {state}") for name, state in states.items()}
 

@@ -44,11 +44,11 @@ class Compared:
 
     @property
     def unexplained(self) -> tuple[Difference, ...]:
-        return tuple(it for it in self.differences if it.reason is None)
+        return tuple(difference for difference in self.differences if difference.reason is None)
 
     @property
     def explained(self) -> tuple[Difference, ...]:
-        return tuple(it for it in self.differences if it.reason is not None)
+        return tuple(difference for difference in self.differences if difference.reason is not None)
 
 
 def kind(verdict: str) -> str:
@@ -65,9 +65,9 @@ def compared(
     for test in tests:
         one, other = direct.get(test, ABSENT), through.get(test, ABSENT)
         if kind(one) != kind(other):
-            reasons = [it.reason for it in explained if it.covers(suite, test)]
+            reasons = [known.reason for known in explained if known.covers(suite, test)]
             differences.append(Difference(test, one, other, reasons[0] if reasons else None))
-    kinds = [kind(it) for it in through.values()]
+    kinds = [kind(verdict) for verdict in through.values()]
     return Compared(
         passed=kinds.count(PASSED),
         run=len(kinds) - kinds.count(SKIPPED),

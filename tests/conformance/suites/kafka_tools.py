@@ -69,7 +69,7 @@ class KafkaTools:
             *("--topic", topic, "--max-messages", str(RECORDS)),
             config=self._config("producer"),
         )
-        acked = [it["acked"] for it in _events(said, "tool_data")]
+        acked = [event["acked"] for event in _events(said, "tool_data")]
         assert acked == [RECORDS], f"{acked} of {RECORDS} acknowledged"
 
     def verifiable_consumer(self, protocol: str) -> None:
@@ -88,14 +88,14 @@ class KafkaTools:
             *("--max-messages", str(RECORDS), "--reset-policy", "earliest"),
             config=self._config("consumer"),
         )
-        read = sum(it["count"] for it in _events(said, "records_consumed"))
+        read = sum(event["count"] for event in _events(said, "records_consumed"))
         assert read == RECORDS, f"{read} of {RECORDS} read"
 
     def verifiable_share_consumer(self) -> None:
         topic = self.filled()
         words = ("--topic", topic, "--group-id", f"{topic}-share", "--max-messages", str(RECORDS))
         said = self.client("VerifiableShareConsumer", *words, "--offset-reset-strategy", "earliest")
-        read = sum(it["count"] for it in _events(said, "records_consumed"))
+        read = sum(event["count"] for event in _events(said, "records_consumed"))
         assert read >= RECORDS, f"{read} of {RECORDS} read"
 
     def transactional_copier(self) -> None:
@@ -115,7 +115,7 @@ class KafkaTools:
     def client_compatibility(self) -> None:
         features = ["offsets-for-times", "cluster-id", "create-topics", "describe-acls"]
         features += ["describe-configs", "idempotent-producer"]
-        words = [word for it in features for word in (f"--{it}-supported", "True")]
+        words = [word for feature in features for word in (f"--{feature}-supported", "True")]
         words += ["--expect-record-too-large-exception", "False"]
         words += ["--num-cluster-nodes", str(self.front.setting.brokers)]
         words += ["--topic", self.topic(), "--bootstrap-server", self.front.bootstrap]
@@ -151,7 +151,7 @@ class KafkaTools:
         main = "consumer.group.ConsumerGroupCommand"
         self.client(main, *offsets, "--to-offset", "7")
         said = self.client(main, "--describe", "--group", group)
-        row = next(it.split() for it in said.splitlines() if topic in it.split())
+        row = next(line.split() for line in said.splitlines() if topic in line.split())
         assert row[3:6] == ["7", "20", "13"], row
         self.client(main, "--delete", "--group", group)
         assert group not in self.client(main, "--list")
@@ -211,7 +211,7 @@ _VERSIONS_3 = "kafka.admin.BrokerApiVersionsCommand"
 
 def _events(said: str, name: str) -> list[dict[str, int]]:
     found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-    return [it for it in found if it.get("name") == name]
+    return [event for event in found if event.get("name") == name]
 
 
 def kafka_tools(version: str, front: Front, only: Sequence[str]) -> Verdicts:
@@ -239,4 +239,4 @@ def kafka_tools(version: str, front: Front, only: Sequence[str]) -> Verdicts:
         del checks["VerifiableShareConsumer"]
     if version < "3.8":
         del checks["VerifiableConsumer, KIP-848"]
-    return verdicts((name, it) for name, it in checks.items() if not only or name in only)
+    return verdicts((name, check) for name, check in checks.items() if not only or name in only)

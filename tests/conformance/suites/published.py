@@ -59,16 +59,19 @@ def cell(suite: str, setting: Setting, found: Compared) -> Cell:
         found.passed,
         found.run,
         found.failing_direct_too,
-        tuple((it.test, it.reason or "") for it in found.explained),
-        tuple((it.test, f"direct {it.direct}, through {it.through}") for it in found.unexplained),
+        tuple((difference.test, difference.reason or "") for difference in found.explained),
+        tuple(
+            (difference.test, f"direct {difference.direct}, through {difference.through}")
+            for difference in found.unexplained
+        ),
     )
 
 
 def publish(suite: str, setting: Setting, found: Compared) -> None:
     new = cell(suite, setting, found)
-    cells = [it for it in read(RESULTS) if it.place != new.place] + [new]
-    cells.sort(key=lambda it: it.place)
-    RESULTS.write_text(json.dumps([asdict(it) for it in cells], indent=1) + "\n")
+    cells = [known for known in read(RESULTS) if known.place != new.place] + [new]
+    cells.sort(key=lambda known: known.place)
+    RESULTS.write_text(json.dumps([asdict(known) for known in cells], indent=1) + "\n")
     PAGE.write_text(page(cells))
 
 
@@ -77,21 +80,23 @@ def read(path: Path) -> list[Cell]:
         return []
     rows = json.loads(path.read_text())
     pairs = ("explained", "unexplained")
-    return [Cell(**{**row, **{it: tuple(map(tuple, row[it])) for it in pairs}}) for row in rows]
+    return [
+        Cell(**{**row, **{name: tuple(map(tuple, row[name])) for name in pairs}}) for row in rows
+    ]
 
 
 def page(cells: Sequence[Cell]) -> str:
-    by_place = {it.place: it for it in cells}
+    by_place = {known.place: known for known in cells}
     lines = [_HEAD, f"| Suite | Kafka | {' | '.join(HEADS)} |", "|---" * (2 + len(HEADS)) + "|"]
-    for suite, kafka in sorted({(it.suite, it.kafka) for it in cells}):
+    for suite, kafka in sorted({(known.suite, known.kafka) for known in cells}):
         found = [by_place.get((suite, kafka, *column)) for column in COLUMNS]
-        texts = [it.text() if it is not None else "—" for it in found]
+        texts = [known.text() if known is not None else "—" for known in found]
         lines.append(f"| {suite} | {kafka} | {' | '.join(texts)} |")
-    explained = sorted({(it.suite, *pair) for it in cells for pair in it.explained})
+    explained = sorted({(known.suite, *pair) for known in cells for pair in known.explained})
     if explained:
         lines += ["", "## What differs, and why", "", "| Suite | Test | Why |", "|---|---|---|"]
         lines += [f"| {suite} | `{test}` | {why} |" for suite, test, why in explained]
-    open_ = sorted({(it.suite, *pair) for it in cells for pair in it.unexplained})
+    open_ = sorted({(known.suite, *pair) for known in cells for pair in known.unexplained})
     if open_:
         lines += ["", "## What differs and is not explained yet", ""]
         lines += ["| Suite | Test | Verdicts |", "|---|---|---|"]

@@ -33,7 +33,7 @@ def test_a_suite_that_fails_both_ways_proves_nothing() -> None:
 
 def test_a_better_verdict_through_the_gateway_is_a_difference_too() -> None:
     found = compared("s", {"a": "failed: x"}, {"a": "passed"}, [])
-    assert [it.test for it in found.unexplained] == ["a"]
+    assert [difference.test for difference in found.unexplained] == ["a"]
 
 
 def test_a_test_that_passes_when_it_runs_again_can_pass() -> None:

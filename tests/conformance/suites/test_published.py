@@ -16,7 +16,7 @@ def test_the_page_is_of_the_results_that_are_kept() -> None:
 
 
 def test_nothing_is_published_that_nobody_has_explained() -> None:
-    assert [it for cell in read(RESULTS) for it in cell.unexplained] == []
+    assert [difference for cell in read(RESULTS) for difference in cell.unexplained] == []
 
 
 def test_a_new_run_replaces_its_cell_and_no_other(

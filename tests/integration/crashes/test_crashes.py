@@ -87,7 +87,7 @@ class Load:
 
 
 def delivered(members: list[ShareMember]) -> set[TopicPartitionOffset]:
-    return {it.place for member in members for it in list(member.deliveries)}
+    return {delivery.place for member in members for delivery in list(member.deliveries)}
 
 
 def wait_for_deliveries(members: list[ShareMember], count: int) -> None:
@@ -291,14 +291,14 @@ def test_attempts_survive_a_restart(
     first = librdkafka_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
     for attempt in (1, 2):
         batch = first.poll_some()
-        assert [it.delivery_count for it in batch] == [attempt]
+        assert [record.delivery_count for record in batch] == [attempt]
         first.settle("RELEASE", batch)
     first.close()
     site.gateway.kill()
     site.gateway.start()
     second = librdkafka_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
     batch = second.poll_some()
-    assert [it.delivery_count for it in batch] == [3]
+    assert [record.delivery_count for record in batch] == [3]
     second.settle("RELEASE", batch)
     assert second.poll_empty(1.5) == [], "dropped"
     second.close()
@@ -375,7 +375,7 @@ def test_a_connection_that_ends_with_an_acknowledgement_under_way(
     produce(load.kafka.bootstrap_servers, load.topic, [(b"k", b"v")], partition=0)
     member = java_host.member(site.gateway.bootstrap, group, [load.topic], explicit=True)
     batch = member.poll_some()
-    assert [it.delivery_count for it in batch] == [1]
+    assert [record.delivery_count for record in batch] == [1]
     assert site.redis.pid is not None
     os.kill(site.redis.pid, signal.SIGSTOP)
     try:
@@ -432,5 +432,5 @@ def test_a_member_and_the_gateway_die_together(
     heir.end_consume()
     heir.close()
     assert_first_deliveries_in_order(deliveries_of([heir]))
-    counts = {it.place: it.delivery_count for it in heir.deliveries}
-    assert all((counts[it.place] or 0) >= 2 for it in held)
+    counts = {delivery.place: delivery.delivery_count for delivery in heir.deliveries}
+    assert all((counts[record.place] or 0) >= 2 for record in held)

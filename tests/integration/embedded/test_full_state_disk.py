@@ -80,7 +80,7 @@ def test_a_full_disk_loses_nothing_and_ends_by_itself(
         produce(kafka.bootstrap_servers, name, [(key, b"2") for key in KEYS])
         assert session.acknowledge({0: [(0, len(KEYS) - 1, [ACCEPT])]}) == {0: 0}
         wait_until(
-            lambda: any("No space left" in it for it in health(gateway)[1]["reasons"]),
+            lambda: any("No space left" in reason for reason in health(gateway)[1]["reasons"]),
             what="/health says that the disk is full",
             deadline_s=30,
         )

@@ -159,5 +159,5 @@ def test_what_was_set_just_before_a_group_begins_counts(
     with ThreadPoolExecutor(11) as pool:
         topics = [pool.submit(topic, partitions=3) for _ in range(6)]
         starts = list(pool.map(start_of, groups))
-        assert all(it.result() for it in topics)
+        assert all(creation.result() for creation in topics)
     assert starts == ["0"] * len(groups)

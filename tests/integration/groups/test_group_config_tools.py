@@ -64,10 +64,10 @@ def test_kafka_configs_sets_and_shows(
     assert changes_felt(gateway, group) == 1, "it waits for the next regular look"
     member.settle("RELEASE", held)
     again = member.poll_some()
-    assert [(it.value, it.delivery_count) for it in again] == [(b"poison", 2)]
+    assert [(record.value, record.delivery_count) for record in again] == [(b"poison", 2)]
     member.settle("RELEASE", again)
     after = member.poll_some()
-    assert [(it.value, it.delivery_count) for it in after] == [(b"after", 1)]
+    assert [(record.value, record.delivery_count) for record in after] == [(b"after", 1)]
     member.settle("ACCEPT", after)
     member.close()
 
@@ -102,7 +102,7 @@ def test_where_a_group_starts_is_set_by_admins(
         assert poll_until_up(gateway, group, member) == []
         produce(gateway.bootstrap, name, [(b"k", b"later")])
         wanted = [b"later"]
-    assert [it.value for it in member.poll_count(len(wanted))] == wanted
+    assert [record.value for record in member.poll_count(len(wanted))] == wanted
     member.close()
 
 
@@ -121,12 +121,12 @@ def test_the_isolation_level_changes_while_the_group_works(
     assert producer.flush(20) == 0
     member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
     first = member.poll_some()
-    assert [it.value for it in first] == [b"before"]
+    assert [record.value for record in first] == [b"before"]
     member.settle("ACCEPT", first)
     assert member.poll_empty(1.5) == []
     set_and_felt(gateway, group, {"share.isolation.level": "read_uncommitted"})
     shown = member.poll_some()
-    assert [it.value for it in shown] == [b"open"]
+    assert [record.value for record in shown] == [b"open"]
     member.settle("ACCEPT", shown)
     producer.abort_transaction(20)
     member.close()
@@ -157,12 +157,14 @@ def test_renewing_keeps_locks_that_would_have_run_out(
         again = worker.poll_count(
             len(held)
         )  # the client gives its application the renewed records back
-        assert {(it.place, it.delivery_count) for it in again} == {(it.place, 1) for it in held}
+        assert {(record.place, record.delivery_count) for record in again} == {
+            (record.place, 1) for record in held
+        }
         assert other.poll(0.1) == []
     worker.settle("ACCEPT", held)
     mine, theirs = worker.poll_some(), other.poll_some()
-    assert {it.value for it in (*mine, *theirs)} == {b"1"}
-    assert {it.delivery_count for it in (*mine, *theirs)} == {1}
+    assert {record.value for record in (*mine, *theirs)} == {b"1"}
+    assert {record.delivery_count for record in (*mine, *theirs)} == {1}
     assert mine
     assert theirs
     other.settle("ACCEPT", theirs)

@@ -47,7 +47,9 @@ def test_two_consumers_that_start_together_share_the_records(
         )
         for member in members:
             member.end_consume()
-        shares = sorted(len({it.offset for it in member.deliveries}) for member in members)
+        shares = sorted(
+            len({delivery.offset for delivery in member.deliveries}) for member in members
+        )
         assert shares[0] >= RECORDS // 4, f"shares: {shares}"
         for member in members:
             member.close()

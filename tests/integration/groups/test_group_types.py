@@ -54,7 +54,7 @@ def test_a_name_under_which_consumers_are_at_work(
     offsets: list[int] = []
     while len(offsets) < 2:
         batch = member.poll_some()
-        offsets += [it.offset for it in batch]
+        offsets += [record.offset for record in batch]
         member.settle("ACCEPT", batch)
     assert sorted(offsets) == [4, 5]
     member.close()

@@ -43,7 +43,9 @@ def test_the_keys_of_a_consumer_that_polls_no_more_go_to_the_other(
         return len(accepted_places([other])) == 2 * len(KEYS)
 
     wait_until(has_all, what="all keys accepted by the other", deadline_s=60)
-    assert {it.delivery_count for it in other.deliveries if it.value == b"1"} == {2}
+    assert {delivery.delivery_count for delivery in other.deliveries if delivery.value == b"1"} == {
+        2
+    }
     assert silent(gateway, group) == 1
     assert len(members_of(gateway, group)) == 2, "its heartbeats go on"
     hung.acknowledge("ACCEPT", held)

@@ -145,7 +145,9 @@ def test_changed_while_records_are_in_flight(
     before = len(one.deliveries), len(two.deliveries)
     two.settle("ACCEPT", held_by_two)
     batch = two.poll(1.0)
-    assert not {it.key for it in batch} & {it.key for it in held_by_one}, "one still has those"
+    assert not {record.key for record in batch} & {record.key for record in held_by_one}, (
+        "one still has those"
+    )
     if batch:
         two.settle("ACCEPT", batch)
     one.settle("ACCEPT", held_by_one)
@@ -156,12 +158,12 @@ def test_changed_while_records_are_in_flight(
     wait_for_committed(kafka, group, name, 0, 200)
     for member in (one, two):
         member.end_consume()
-    assert {it.key[:2] for it in one.deliveries[before[0] :] if it.key} == {US}
-    assert {it.key[:2] for it in two.deliveries[before[1] :] if it.key} == {EU}
+    assert {delivery.key[:2] for delivery in one.deliveries[before[0] :] if delivery.key} == {US}
+    assert {delivery.key[:2] for delivery in two.deliveries[before[1] :] if delivery.key} == {EU}
     everything = deliveries_of([one, two])
     assert_never_backwards(everything)
     assert_first_deliveries_in_order(everything)
-    assert len({it.offset for it in everything}) == len(everything) == 200
+    assert len({delivery.offset for delivery in everything}) == len(everything) == 200
     one.close()
     two.close()
 
@@ -275,9 +277,13 @@ def test_changed_by_command_under_load(
     for member in (one, two):
         member.end_consume()
     everything = deliveries_of([one, two])
-    assert len({it.place for it in everything}) == len(everything) == total
+    assert len({delivery.place for delivery in everything}) == len(everything) == total
     assert_never_backwards(everything)
-    last = {(it.member, (it.key or b"")[:2]) for it in everything if it.value == b"turn-5"}
+    last = {
+        (delivery.member, (delivery.key or b"")[:2])
+        for delivery in everything
+        if delivery.value == b"turn-5"
+    }
     assert last == {(one.name, EU), (two.name, US)}, "set before they were produced"
     one.close()
     two.close()

@@ -74,8 +74,8 @@ def join(front: str, topic: Topic, share_group: Group, share_host: ShareHost) ->
         return joined[-1]
 
     yield make
-    for it in joined:
-        it.member.close()
+    for group in joined:
+        group.member.close()
 
 
 def rounds(keys: int, each: int) -> list[Sent]:
@@ -153,17 +153,17 @@ def test_release_keeps_the_order_of_its_key(join: Join) -> None:
     """Scenario 16: x: 0..4, 0 released once with 4 s back-off: then 0,1,2,3,4; key y flows
     meanwhile.
     """
-    it = join([(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")], "nack")
-    batch = it.member.poll_some()
+    group = join([(key, b"%d" % at) for at in range(5) for key in (b"x", b"y")], "nack")
+    batch = group.member.poll_some()
     before_ns = time.monotonic_ns()
-    ys_accepted = it.refuse("RELEASE", batch, lambda record: record.key == b"x")
-    accept_rest(it.member, 10 - len(ys_accepted))
-    xs = [delivery for delivery in it.member.deliveries if delivery.key == b"x"]
+    ys_accepted = group.refuse("RELEASE", batch, lambda record: record.key == b"x")
+    accept_rest(group.member, 10 - len(ys_accepted))
+    xs = [delivery for delivery in group.member.deliveries if delivery.key == b"x"]
     assert [delivery.value for delivery in xs] == [b"0", b"0", b"1", b"2", b"3", b"4"]
     assert [delivery.delivery_count for delivery in xs] == [1, 2, 1, 1, 1, 1]
     # The clock of the gateway starts when the release arrives, a little behind this test's.
     assert xs[1].at_ns - before_ns > 3_990_000_000, "the back-off of 4 s"
-    ys = [delivery for delivery in it.member.deliveries if delivery.key == b"y"]
+    ys = [delivery for delivery in group.member.deliveries if delivery.key == b"y"]
     assert [delivery.value for delivery in ys] == [b"0", b"1", b"2", b"3", b"4"]
     assert ys[1].at_ns < xs[1].at_ns, "y did not wait for x"
 
@@ -186,14 +186,14 @@ def test_release_keeps_its_order_when_the_member_leaves(
 
 @pytest.mark.usefixtures("gateway")
 def test_reject_drops(kafka: KafkaCluster, join: Join) -> None:
-    it = join(rounds(4, 3), "drop")
-    taken = it.refuse("REJECT", it.member.poll_some(), lambda record: record.offset == 0)
-    accept_rest(it.member, 11 - len(taken))
-    delivered = offsets(it.member.deliveries)
+    group = join(rounds(4, 3), "drop")
+    taken = group.refuse("REJECT", group.member.poll_some(), lambda record: record.offset == 0)
+    accept_rest(group.member, 11 - len(taken))
+    delivered = offsets(group.member.deliveries)
     assert delivered.count(0) == 1, "a rejected record never comes back"
     assert sorted(delivered) == list(range(12)), "the rest of its key does"
-    assert_never_backwards(it.member.deliveries)
-    wait_for_committed(kafka, it.group, it.topic, 0, 12)
+    assert_never_backwards(group.member.deliveries)
+    wait_for_committed(kafka, group.group, group.topic, 0, 12)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -201,15 +201,15 @@ def test_attempts_are_limited(kafka: KafkaCluster, join: Join) -> None:
     """deliveries_max 3: three deliveries, numbered 1, 2, 3; then the policy (drop) and the key goes
     on.
     """
-    it = join([(b"k", b"poison"), (b"k", b"after")], "drop")
+    group = join([(b"k", b"poison"), (b"k", b"after")], "drop")
     for attempt in (1, 2, 3):
-        batch = it.member.poll_some()
+        batch = group.member.poll_some()
         assert [(one.value, one.delivery_count) for one in batch] == [(b"poison", attempt)]
-        it.member.settle("RELEASE", batch)
-    after = it.member.poll_some()
+        group.member.settle("RELEASE", batch)
+    after = group.member.poll_some()
     assert [(one.value, one.delivery_count) for one in after] == [(b"after", 1)]
-    it.member.settle("ACCEPT", after)
-    wait_for_committed(kafka, it.group, it.topic, 0, 2)
+    group.member.settle("ACCEPT", after)
+    wait_for_committed(kafka, group.group, group.topic, 0, 2)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -217,16 +217,18 @@ def test_reject_dead_letters(kafka: KafkaCluster, join: Join) -> None:
     """Scenario 19: the record stands in the DLQ with its origin when the next one of its
     key comes.
     """
-    it = join([(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")], "dlq")
-    taken = it.refuse("REJECT", it.member.poll_some(), lambda record: record.value == b"poison")
-    rest = accept_rest(it.member, 2 - len(taken))
+    group = join([(b"k", b"poison"), (b"k", b"after"), (b"other", b"fine")], "dlq")
+    taken = group.refuse(
+        "REJECT", group.member.poll_some(), lambda record: record.value == b"poison"
+    )
+    rest = accept_rest(group.member, 2 - len(taken))
     assert rest[-1].value == b"after"
-    letters = dead_letters_of(kafka, it.topic)
+    letters = dead_letters_of(kafka, group.topic)
     assert [(letter.key(), letter.value()) for letter in letters] == [(b"k", b"poison")]
     said = [value for _, value in headers_of(letters[0])]
-    for word in (it.topic, it.group, "0", "rejected"):  # partition or offset, reason
+    for word in (group.topic, group.group, "0", "rejected"):  # partition or offset, reason
         assert word.encode() in said, f"{word} in {headers_of(letters[0])}"
-    wait_for_committed(kafka, it.group, it.topic, 0, 3)
+    wait_for_committed(kafka, group.group, group.topic, 0, 3)
 
 
 def dead_letters_of(kafka: KafkaCluster, topic: str) -> list[Message]:
@@ -243,13 +245,13 @@ def test_reject_blocks_the_key_alone(kafka: KafkaCluster, join: Join) -> None:
     """Scenario 20: the key is held, other keys flow, the committed offset does not pass the blocked
     record.
     """
-    it = join(rounds(3, 4), "block")
-    taken = it.refuse("REJECT", it.member.poll_count(3), lambda record: record.offset == 1)
-    accept_rest(it.member, 8 - len(taken))
-    assert it.member.poll_empty(2.0) == [], "key-1 is held"
-    assert [one.offset for one in it.member.deliveries if one.key == b"key-1"] == [1]
-    assert_never_backwards(it.member.deliveries)
-    wait_for_committed(kafka, it.group, it.topic, 0, 1)
+    group = join(rounds(3, 4), "block")
+    taken = group.refuse("REJECT", group.member.poll_count(3), lambda record: record.offset == 1)
+    accept_rest(group.member, 8 - len(taken))
+    assert group.member.poll_empty(2.0) == [], "key-1 is held"
+    assert [one.offset for one in group.member.deliveries if one.key == b"key-1"] == [1]
+    assert_never_backwards(group.member.deliveries)
+    wait_for_committed(kafka, group.group, group.topic, 0, 1)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -257,15 +259,15 @@ def test_a_group_without_policies_rejects_and_goes_on_with_the_key(
     kafka: KafkaCluster, join: Join
 ) -> None:
     """As Kafka archives a rejected record: a stock application waits for no operator."""
-    it = join(rounds(2, 5))
+    group = join(rounds(2, 5))
     done = 0
     while done < 10:
-        batch = it.member.poll_some()
+        batch = group.member.poll_some()
         assert batch, f"stuck after {done} of 10"
-        it.member.settle("REJECT", batch)
+        group.member.settle("REJECT", batch)
         done += len(batch)
-    assert sorted(offsets(it.member.deliveries)) == list(range(10)), "each of them once"
-    wait_for_committed(kafka, it.group, it.topic, 0, 10)
+    assert sorted(offsets(group.member.deliveries)) == list(range(10)), "each of them once"
+    wait_for_committed(kafka, group.group, group.topic, 0, 10)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -274,21 +276,21 @@ def test_rejected_and_exhausted_records_end_differently(kafka: KafkaCluster, joi
     rejected, the first of another released twice.
     """
     sent = [(b"no", b"poison"), (b"spent", b"first"), (b"no", b"after"), (b"spent", b"behind")]
-    it = join(sent, "split")
+    group = join(sent, "split")
     verdicts = {b"poison": "REJECT", b"first": "RELEASE", b"after": "ACCEPT"}
-    while len(it.member.deliveries) < 4:
-        batch = it.member.poll_some()
-        assert batch, f"stuck after {it.member.deliveries}"
+    while len(group.member.deliveries) < 4:
+        batch = group.member.poll_some()
+        assert batch, f"stuck after {group.member.deliveries}"
         for one in batch:
             assert one.value is not None
-            it.member.settle(verdicts[one.value], [one])
-    assert it.member.poll_empty(1.5) == [], "the exhausted record is parked, its key waits"
-    delivered = [one.value for one in it.member.deliveries]
+            group.member.settle(verdicts[one.value], [one])
+    assert group.member.poll_empty(1.5) == [], "the exhausted record is parked, its key waits"
+    delivered = [one.value for one in group.member.deliveries]
     assert sorted(value or b"" for value in delivered) == [b"after", b"first", b"first", b"poison"]
-    letters = dead_letters_of(kafka, it.topic)
+    letters = dead_letters_of(kafka, group.topic)
     assert [(letter.key(), letter.value()) for letter in letters] == [(b"no", b"poison")]
     assert ("keyway.dlq.reason", b"rejected") in headers_of(letters[0])
-    wait_for_committed(kafka, it.group, it.topic, 0, 1)
+    wait_for_committed(kafka, group.group, group.topic, 0, 1)
 
 
 def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
@@ -336,19 +338,19 @@ def test_explicit_mode_without_acknowledgement_of_all(join: Join) -> None:
     """The client's own rule reaches the application through the gateway: every record must be
     acknowledged.
     """
-    it = join(rounds(5, 1))
-    held = it.member.poll_some()
+    group = join(rounds(5, 1))
+    held = group.member.poll_some()
     with pytest.raises(AssertionError, match=r"(?i)acknowledge|state"):
-        it.member.poll()
-    it.member.settle("ACCEPT", held)
+        group.member.poll()
+    group.member.settle("ACCEPT", held)
 
 
 def test_no_wake_up_is_lost(join: Join) -> None:
     """Scenario 24: with nothing produced any more, the next record of a key comes right after the
     acknowledgement.
     """
-    it = join(rounds(1, 40))
-    got = accept_rest(it.member, 40)
+    group = join(rounds(1, 40))
+    got = accept_rest(group.member, 40)
     assert offsets(got) == list(range(40))
     # 39 turns of acknowledge and fetch. Woken by the watchdog alone each would take its tick, and
     # the first less; a busy machine makes some of them slow, not all.
@@ -371,7 +373,7 @@ def test_pending_records_reach_the_heir_without_new_traffic(
     idle.begin_consume()
     leaving.close()
     wait_until(
-        lambda: len({it.offset for it in idle.deliveries}) == 1_000,
+        lambda: len({delivery.offset for delivery in idle.deliveries}) == 1_000,
         what="the whole backlog",
         deadline_s=60,
     )

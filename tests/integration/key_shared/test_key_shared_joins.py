@@ -67,7 +67,7 @@ class Drained:
     def cleared(self) -> list[int]:
         """Keys that have drained: of the window, then of each member, ascending."""
         rows: list[dict[str, Any]] = self.window()["members"]
-        return [self.window()["draining_cleared"], *sorted(it["draining_cleared"] for it in rows)]
+        return [self.window()["draining_cleared"], *sorted(row["draining_cleared"] for row in rows)]
 
 
 Drain = Callable[[ShareHost, ShareHost], Drained]
@@ -81,10 +81,10 @@ def drain(gateway: GatewayProcess, topic: Topic, share_group: Group) -> Drain:
         produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(EACH) for key in keys])
         first = host.member(gateway.bootstrap, group, [name], explicit=True)
         held = first.poll_count(KEYS)
-        assert [it.value for it in held] == [b"0"] * KEYS
+        assert [record.value for record in held] == [b"0"] * KEYS
         second = open_member(gateway, other, group, name, others=1)
         members = members_of(gateway, group)
-        moved = [it for it in held if owner_of(members, it.key or b"") == second.name]
+        moved = [record for record in held if owner_of(members, record.key or b"") == second.name]
         assert moved
         return Drained(gateway, name, group, first, second, held, moved)
 
@@ -98,35 +98,37 @@ def test_a_key_drains_and_the_others_do_not_wait(
     """Scenario 5: a new key of the newcomer comes at once, one that drains after its record was
     accepted; the operator sees how many, and that they are none in the end.
     """
-    it = drain(request.getfixturevalue(f"{kind}_host"), request.getfixturevalue(f"{other}_host"))
-    assert it.draining() == [(0, 0), (len(it.moved), len(it.moved) * (EACH - 1))]
-    (new_key,) = keys_of(members_of(it.gateway, it.group), it.second.name, 1)
-    produce(it.gateway.bootstrap, it.topic, [(new_key, b"new")])
-    got = it.second.poll_some()  # which the locks of `first` outlast
+    drained = drain(
+        request.getfixturevalue(f"{kind}_host"), request.getfixturevalue(f"{other}_host")
+    )
+    assert drained.draining() == [(0, 0), (len(drained.moved), len(drained.moved) * (EACH - 1))]
+    (new_key,) = keys_of(members_of(drained.gateway, drained.group), drained.second.name, 1)
+    produce(drained.gateway.bootstrap, drained.topic, [(new_key, b"new")])
+    got = drained.second.poll_some()  # which the locks of `first` outlast
     assert [(one.key, one.value) for one in got] == [(new_key, b"new")]
-    it.second.settle("ACCEPT", got)
-    assert it.second.poll_empty(1.0) == []
-    drains = it.window()["draining"]
-    assert len(drains) == len(it.moved)
+    drained.second.settle("ACCEPT", got)
+    assert drained.second.poll_empty(1.0) == []
+    drains = drained.window()["draining"]
+    assert len(drains) == len(drained.moved)
     assert all(drain["attempts"] > 0 for drain in drains), "the newcomer asks in vain"
-    assert it.cleared() == [0, 0, 0]
-    it.first.settle("ACCEPT", it.held)
-    wait_until(lambda: it.draining() == [(0, 0), (0, 0)], what="drained", deadline_s=10)
-    assert it.cleared() == [len(it.moved), 0, len(it.moved)]
-    next_ones = it.second.poll_some()
-    assert {one.key for one in next_ones} <= {one.key for one in it.moved}
+    assert drained.cleared() == [0, 0, 0]
+    drained.first.settle("ACCEPT", drained.held)
+    wait_until(lambda: drained.draining() == [(0, 0), (0, 0)], what="drained", deadline_s=10)
+    assert drained.cleared() == [len(drained.moved), 0, len(drained.moved)]
+    next_ones = drained.second.poll_some()
+    assert {one.key for one in next_ones} <= {one.key for one in drained.moved}
     assert {one.value for one in next_ones} == {b"1"}
-    it.second.settle("ACCEPT", next_ones)
-    for member in (it.first, it.second):
+    drained.second.settle("ACCEPT", next_ones)
+    for member in (drained.first, drained.second):
         member.begin_consume()
-    wait_for_committed(kafka, it.group, it.topic, 0, KEYS * EACH + 1)
-    for member in (it.first, it.second):
+    wait_for_committed(kafka, drained.group, drained.topic, 0, KEYS * EACH + 1)
+    for member in (drained.first, drained.second):
         member.end_consume()
-    everything = deliveries_of([it.first, it.second])
+    everything = deliveries_of([drained.first, drained.second])
     assert len(everything) == KEYS * EACH + 1
     assert_never_backwards(everything)
-    it.first.close()
-    it.second.close()
+    drained.first.close()
+    drained.second.close()
 
 
 @pytest.mark.parametrize("kind", ["librdkafka", "java"])
@@ -141,17 +143,17 @@ def test_the_heir_of_a_killed_holder_begins_where_it_stood(
     the old one holds it; when that one is killed, all of it does, in order.
     """
     host = new_host(kind)
-    it = drain(host, librdkafka_host)
-    assert it.second.poll_empty(1.0) == []
+    drained = drain(host, librdkafka_host)
+    assert drained.second.poll_empty(1.0) == []
     host.kill()
-    it.second.begin_consume()
-    wait_for_committed(kafka, it.group, it.topic, 0, KEYS * EACH)
-    it.second.end_consume()
-    assert len(it.second.deliveries) == KEYS * EACH
-    assert_never_backwards(it.second.deliveries)
-    twice = {one.place for one in it.second.deliveries if one.delivery_count == 2}
-    assert twice == {one.place for one in it.held}
-    it.second.close()
+    drained.second.begin_consume()
+    wait_for_committed(kafka, drained.group, drained.topic, 0, KEYS * EACH)
+    drained.second.end_consume()
+    assert len(drained.second.deliveries) == KEYS * EACH
+    assert_never_backwards(drained.second.deliveries)
+    twice = {one.place for one in drained.second.deliveries if one.delivery_count == 2}
+    assert twice == {one.place for one in drained.held}
+    drained.second.close()
 
 
 @pytest.mark.parametrize("ending", ["accepts", "leaves"])
@@ -165,24 +167,24 @@ def test_a_key_that_returns_home_goes_on_without_new_traffic(
     """Scenario 6: the newcomer leaves again, so that nothing drains; the holder accepts, or leaves
     to a third member, and the next records come at once though nothing is produced.
     """
-    it = drain(java_host, librdkafka_host)
-    it.second.close()
-    wait_until(lambda: it.draining() == [(0, 0)], what="nothing drains", deadline_s=10)
+    drained = drain(java_host, librdkafka_host)
+    drained.second.close()
+    wait_until(lambda: drained.draining() == [(0, 0)], what="nothing drains", deadline_s=10)
     if ending == "accepts":
-        it.first.settle("ACCEPT", it.held)
-        heir, value = it.first, b"1"
+        drained.first.settle("ACCEPT", drained.held)
+        heir, value = drained.first, b"1"
     else:
-        heir = open_member(gateway, librdkafka_host, it.group, it.topic, others=1)
-        it.first.close()
+        heir = open_member(gateway, librdkafka_host, drained.group, drained.topic, others=1)
+        drained.first.close()
         value = b"0"
     got = heir.poll_some()  # which the locks of `first` outlast
     assert {one.value for one in got} == {value}
     heir.settle("ACCEPT", got)
-    assert all(keys == 0 for keys, _ in it.draining())
+    assert all(keys == 0 for keys, _ in drained.draining())
     heir.close()
     if ending == "accepts":
         return
-    assert_never_backwards(deliveries_of([it.first, heir]))
+    assert_never_backwards(deliveries_of([drained.first, heir]))
 
 
 def test_who_was_full_gets_the_older_record_first(
@@ -203,7 +205,7 @@ def test_who_was_full_gets_the_older_record_first(
     values = []
     for _ in range(2):
         batch = member.poll_some()
-        values += [it.value for it in batch]
+        values += [record.value for record in batch]
         member.settle("ACCEPT", batch)
     assert values == [b"k1", b"k2"]
     member.close()
@@ -219,7 +221,7 @@ def test_a_run_of_a_key_that_is_given_back_comes_again_in_order(
     produce(gateway.bootstrap, name, [(b"a", b"%d" % at) for at in range(5)] + [(b"b", b"b")])
     member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
     first = member.poll_count(4)
-    assert [it.value for it in first] == [b"0", b"1", b"2", b"b"]
+    assert [record.value for record in first] == [b"0", b"1", b"2", b"b"]
     member.acknowledge("RELEASE", first[:3])
     member.settle("ACCEPT", first[3:])
     again: list[Delivery] = []
@@ -228,7 +230,7 @@ def test_a_run_of_a_key_that_is_given_back_comes_again_in_order(
         assert batch, f"stuck after {again}"
         member.settle("ACCEPT", batch)
         again += batch
-    assert [(it.value, it.delivery_count) for it in again] == [
+    assert [(record.value, record.delivery_count) for record in again] == [
         (b"0", 2),
         (b"1", 1),
         (b"2", 1),

@@ -103,7 +103,7 @@ def test_a_hot_key_at_the_head_with_its_member_paused(
     produce(gateway.bootstrap, name, [(hot, b"first"), *cold[: COLD // 2]])
     produce(gateway.bootstrap, name, [(hot, value)] * (HOT - 1) + cold[COLD // 2 :])
     held = paused.poll_some()
-    assert [(it.key, it.offset) for it in held] == [(hot, 0)]
+    assert [(record.key, record.offset) for record in held] == [(hot, 0)]
     quick.begin_consume()
     wanted = COLD // 2 if prefix == "narrow" else COLD
     wait_until(lambda: len(quick.deliveries) >= wanted, what=f"{wanted} cold keys", deadline_s=60)
@@ -129,7 +129,7 @@ def test_a_hot_key_at_the_head_with_its_member_paused(
     assert grown < GROWTH_BYTES_MAX
     # A key that was held back goes on where it stood.
     paused.settle("ACCEPT", held)
-    assert [it.value for it in paused.poll_some()] == [value]
+    assert [record.value for record in paused.poll_some()] == [value]
     paused.close()
     quick.close()
 
@@ -152,7 +152,7 @@ def test_a_member_that_never_fetches_delays_only_its_own_keys(
         lambda: windows_of(gateway, group)[0]["unsettled"] == 250, what="250 left", deadline_s=20
     )
     assert windows_of(gateway, group)[0]["full_span"] is None
-    assert {it.key for it in list(busy.deliveries)} == set(others)
+    assert {delivery.key for delivery in list(busy.deliveries)} == set(others)
     idle.close()
     wait_until(
         lambda: len(busy.deliveries) >= 500, what="the keys of the one that left", deadline_s=30

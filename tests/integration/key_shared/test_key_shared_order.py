@@ -80,7 +80,9 @@ def test_affinity_and_order(
     for member in members:
         member.end_consume()
     deliveries = deliveries_of(members)
-    assert [it.offset for it in sorted(deliveries, key=lambda it: it.offset)] == list(range(total))
+    assert [taken.offset for taken in sorted(deliveries, key=lambda record: record.offset)] == list(
+        range(total)
+    )
     assert_never_backwards(deliveries)
     owners: dict[bytes | None, set[str]] = {}
     for delivery in deliveries:
@@ -216,7 +218,11 @@ def test_null_keys_are_not_ordered_and_not_lost(
     assert {delivery.value for delivery in got if delivery.key is None} == {
         b"%d" % at for at in range(100)
     }
-    assert [it.value for it in got if it.key == b""] == [b"empty-0", b"empty-1", b"empty-2"]
+    assert [record.value for record in got if record.key == b""] == [
+        b"empty-0",
+        b"empty-1",
+        b"empty-2",
+    ]
     member.close()
 
 
@@ -244,7 +250,7 @@ def test_key_filters_route_and_skip(
     produce(front, name, [(key, b"%d" % at) for at in range(20) for key in keys])
 
     def main_part(member: ShareMember) -> list[Delivery]:
-        return [it for it in list(member.deliveries) if it.value != b"warm"]
+        return [delivery for delivery in list(member.deliveries) if delivery.value != b"warm"]
 
     wait_until(
         lambda: len(main_part(europe)) >= 40 and len(main_part(america)) >= 20,
@@ -279,8 +285,8 @@ def test_hot_key_does_not_stop_the_others(
         held += [delivery for delivery in batch if delivery.key == b"hot"]
         assert len(held) <= 300, "each hot record is released, never accepted"
         cold |= {delivery.key for delivery in batch if delivery.key != b"hot"}
-        member.acknowledge("RELEASE", [it for it in batch if it.key == b"hot"])
-        member.acknowledge("ACCEPT", [it for it in batch if it.key != b"hot"])
+        member.acknowledge("RELEASE", [record for record in batch if record.key == b"hot"])
+        member.acknowledge("ACCEPT", [record for record in batch if record.key != b"hot"])
         member.commit()
     assert {delivery.offset for delivery in held} <= {0}, "the hot key never went past its first"
     member.close()
@@ -308,7 +314,7 @@ def test_slow_member_delays_only_its_own_keys(
         what="the quick member's keys",
         deadline_s=30,
     )
-    assert not {it.place for it in quick.deliveries} & {it.place for it in held}
+    assert not {delivery.place for delivery in quick.deliveries} & {record.place for record in held}
     slow.settle("ACCEPT", held)
     slow.close()
     wanted = places_upstream(kafka, name, 1) - {delivery.place for delivery in held}
@@ -382,7 +388,9 @@ def test_first_deliveries_in_order_with_redelivery(
     while len(done) < 100:
         batch = member.poll_some()
         assert batch, f"stuck after {len(done)} of 100"
-        again = [it for it in batch if it.offset % 7 == 0 and it.place not in released]
+        again = [
+            record for record in batch if record.offset % 7 == 0 and record.place not in released
+        ]
         released |= {delivery.place for delivery in again}
         kept = [delivery for delivery in batch if delivery not in again]
         member.acknowledge("RELEASE", again)

@@ -160,7 +160,7 @@ def test_compacted_topic_with_holes(
     wait_for_committed(kafka, group, name, 0, end)
     member.end_consume()
     # Compaction may have gone on meanwhile, but only ever takes away.
-    assert places_upstream(kafka, name) <= {it.place for it in member.deliveries}
+    assert places_upstream(kafka, name) <= {delivery.place for delivery in member.deliveries}
     assert_never_backwards(member.deliveries)
     member.close()
 
@@ -182,7 +182,7 @@ def test_records_deleted_below_the_cursor(
     admin.delete_records([place])[place].result(20)
     again = librdkafka_host.member(front, group, [name])
     consume_all([again], {(name, 0, at) for at in range(11_000, 12_000)})
-    stale = [it.offset for it in again.deliveries if 8_192 <= it.offset < 11_000]
+    stale = [delivery.offset for delivery in again.deliveries if 8_192 <= delivery.offset < 11_000]
     assert not stale, "only records read before may still come"
     wait_for_committed(kafka, group, name, 0, 12_000)
     again.close()
@@ -257,7 +257,7 @@ def test_a_partition_added_while_a_group_reads_on_from_the_end(
     produce(kafka.bootstrap_servers, name, [(b"b", b"%d" % at) for at in range(3)], partition=1)
     wait_for_committed(kafka, group, name, 1, 3)
     member.end_consume()
-    assert [(it.partition, it.value) for it in member.deliveries] == [
+    assert [(delivery.partition, delivery.value) for delivery in member.deliveries] == [
         (1, b"0"),
         (1, b"1"),
         (1, b"2"),

@@ -42,9 +42,9 @@ def test_others_pass_it_however_far_and_its_records_come_in_order(
     passed = 0
     while passed < OTHERS - len(mine) or not parked(gateway, group):
         batch = member.poll()
-        bad = [it for it in batch if it.key == POISON]
-        assert {it.offset for it in bad} <= {0}, "the others of its key wait"
-        good = [it for it in batch if it.key != POISON]
+        bad = [record for record in batch if record.key == POISON]
+        assert {record.offset for record in bad} <= {0}, "the others of its key wait"
+        good = [record for record in batch if record.key != POISON]
         member.acknowledge("RELEASE", bad)
         member.acknowledge("ACCEPT", good)
         assert set(member.commit()) <= {"OK"}
@@ -65,8 +65,8 @@ def test_others_pass_it_however_far_and_its_records_come_in_order(
     found: list[int] = []
     while len(found) < len(mine):
         batch = member.poll_some()
-        assert {it.key for it in batch} == {POISON}
-        found += [it.offset for it in batch]
+        assert {record.key for record in batch} == {POISON}
+        found += [record.offset for record in batch]
         member.settle("ACCEPT", batch)
     assert found == mine
     wait_until(

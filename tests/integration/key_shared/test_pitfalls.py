@@ -77,7 +77,7 @@ def test_pitfall_01_produce_and_fetch_are_offered_to_librdkafka(gateway: Gateway
     for address in (gateway.bootstrap, gateway.address_of(1)):
         with WireClient(address) as client:
             offers = client.call(ApiKey.API_VERSIONS, 0, {})["ApiKeys"]
-        offered = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in offers}
+        offered = {offer["ApiKey"]: (offer["MinVersion"], offer["MaxVersion"]) for offer in offers}
         assert offered[ApiKey.PRODUCE][0] == 0, "KAFKA-18659: old librdkafka wants it"
         assert offered[ApiKey.PRODUCE][1] >= 3
         assert offered[ApiKey.FETCH][0] <= 4 <= offered[ApiKey.FETCH][1]
@@ -295,10 +295,10 @@ def test_pitfall_14_upstream_share_groups_stay_apart(kafka: KafkaCluster, opened
     session.fetch_some()
     with WireClient(kafka.bootstrap_servers) as upstream:
         listed = upstream.call(ApiKey.LIST_GROUPS, 5, {"TypesFilter": ["share"]})["Groups"]
-    assert session.group not in [it["GroupId"] for it in listed]
+    assert session.group not in [row["GroupId"] for row in listed]
     body = {"GroupIds": [session.group], "IncludeAuthorizedOperations": False}
     described = session.coordinator.call(ApiKey.SHARE_GROUP_DESCRIBE, 1, body)["Groups"][0]
-    assert [it["MemberId"] for it in described["Members"]] == [session.member_id]
+    assert [member["MemberId"] for member in described["Members"]] == [session.member_id]
 
 
 def test_pitfall_15_the_preview_client_is_the_one_tested() -> None:

@@ -118,9 +118,9 @@ def refused_to_java(host: ShareHost, address: str, group: str, name: str) -> lis
 
     wait_until(answered, what="an answer to the renewal", deadline_s=20)
     return [
-        [it.value for it in held],
-        [it.value for it in again],
-        [it.error for it in member.acked],
+        [record.value for record in held],
+        [record.value for record in again],
+        [acked.error for acked in member.acked],
     ]
 
 

@@ -298,7 +298,7 @@ def test_api_versions_offers_the_share_apis(gateway: GatewayProcess) -> None:
         answer = client.call(
             ApiKey.API_VERSIONS, 3, {"ClientSoftwareName": "t", "ClientSoftwareVersion": "1"}
         )
-    offered = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in answer["ApiKeys"]}
+    offered = {api["ApiKey"]: (api["MinVersion"], api["MaxVersion"]) for api in answer["ApiKeys"]}
     assert offered[ApiKey.SHARE_GROUP_HEARTBEAT] == (1, 1)
     assert offered[ApiKey.SHARE_GROUP_DESCRIBE] == (1, 1)
     assert offered[ApiKey.SHARE_FETCH] == (1, 2)
@@ -315,6 +315,6 @@ def test_share_group_describe(gateway: GatewayProcess, session: ShareSession) ->
         assert gateway.running
         assert described["ErrorCode"] == 0
         assert described["GroupState"] == "Stable"
-        assert [it["MemberId"] for it in described["Members"]] == [session.member_id]
+        assert [member["MemberId"] for member in described["Members"]] == [session.member_id]
         assigned = described["Members"][0]["Assignment"]["TopicPartitions"]
         assert [part["TopicName"] for part in assigned] == [session.topic]

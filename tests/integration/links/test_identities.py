@@ -28,7 +28,9 @@ def written(folder: Path, *clusters: dict[str, Any]) -> Path:
     """Of the clusters `a` and `b`."""
     path = folder / "clusters.yaml"
     body = {
-        "clusters": [{"name": name, **it} for name, it in zip("ab", clusters, strict=True)],
+        "clusters": [
+            {"name": name, **section} for name, section in zip("ab", clusters, strict=True)
+        ],
         "tree": {"level": 1, "children": ["a", "b"]},
         "groups": {"include": ["*"]},
         "messages": {"state_directory": str(folder / "state")},

@@ -40,10 +40,10 @@ def write(link: LinkByHand, topic: str, *origins: Origin | None) -> None:
 def found(link: LinkByHand, *topics: str) -> set[str]:
     """`a` has them with the id ID, in librdkafka's alphabet."""
     fresh = ID.replace("-", "+").replace("_", "/")
-    names = {link.name(B, it): it for it in topics}
+    names = {link.name(B, topic): topic for topic in topics}
     places = {(name, 0): Fresh(topic, fresh) for name, topic in names.items()}
     told = topics_copied_before(link.side(B), link.link(B).group, A, places, CHECKSUM)
-    return {names[it] for it in told}
+    return {names[name] for name in told}
 
 
 def test_whose_copies_they_are(link: LinkByHand) -> None:

@@ -48,7 +48,7 @@ def test_a_topic_that_was_deleted_at_the_source(link: LinkByHand, *, rewind: boo
     kept, gone = link.name(A, "kept"), link.name(A, "gone")
     shown = ask(link, rewind=rewind)
     assert shown["left_out"] == {gone: "a has no such topic any more"}
-    assert [(it["topic"], it["records"]) for it in shown["unforwarded"]] == [(kept, 3)]
+    assert [(row["topic"], row["records"]) for row in shown["unforwarded"]] == [(kept, 3)]
     assert f"{gone}: left out, a has no such topic any more" in switch_text(shown)
     report = link.report()
     chosen = choose_target(link.config, link.distributor, link.source, report)
@@ -56,7 +56,9 @@ def test_a_topic_that_was_deleted_at_the_source(link: LinkByHand, *, rewind: boo
     assert report.switch() is None, "it is carried out"
     places = [(link.name(C, "kept"), 0), (link.name(C, "gone"), 0)]
     found = link.side(C).positions(chosen.group, places)
-    assert {place: it.offset for place, it in found.items()} == {places[0]: 0 if rewind else 3}
+    assert {place: position.offset for place, position in found.items()} == {
+        places[0]: 0 if rewind else 3
+    }
 
 
 def test_a_topic_that_does_not_follow_any_more(
@@ -70,9 +72,9 @@ def test_a_topic_that_does_not_follow_any_more(
     shown = ask(link)
     assert shown["left_out"] == {link.name(A, "left"): "it does not follow any more"}
     chosen = choose_target(link.config, link.distributor, link.source, link.report())
-    places = [(link.name(C, it), 0) for it in ("kept", "left")]
+    places = [(link.name(C, topic), 0) for topic in ("kept", "left")]
     found = link.side(C).positions(chosen.group, places)
-    assert [found[it].offset for it in places] == [3, 3]
+    assert [found[place].offset for place in places] == [3, 3]
 
 
 def test_the_order_is_given_before_anything_is_compared(
@@ -106,7 +108,7 @@ def test_what_the_link_copies_meanwhile_does_not_count(link: LinkByHand) -> None
         copied.append(text)
 
     shown = ask_for_switch(link.config, A, LEVEL, C, rewind=True, execute=True, step=step)
-    assert [it["records"] for it in shown["unforwarded"]] == [3]
+    assert [row["records"] for row in shown["unforwarded"]] == [3]
     assert copied == [f"comparing {link.name(A, 'kept')}-0"]
     later = ask_for_switch(link.config, A, LEVEL, C, rewind=True, execute=False)
     assert later["unforwarded"] == []

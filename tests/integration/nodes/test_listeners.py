@@ -81,7 +81,7 @@ def shown(address: str, authority: Authority, *, secure: bool) -> dict[int, tupl
     tls = {"security.protocol": "ssl", "ssl.ca.location": str(authority.ca_file)}
     admin = AdminClient({"bootstrap.servers": address, **(tls if secure else {})})
     brokers = admin.list_topics(timeout=60).brokers
-    return {it.id: (str(it.host), it.port) for it in brokers.values()}
+    return {broker.id: (str(broker.host), broker.port) for broker in brokers.values()}
 
 
 def shown_by_name(node: Node, authority: Authority) -> dict[int, tuple[str, int]]:
@@ -95,7 +95,7 @@ def shown_by_name(node: Node, authority: Authority) -> dict[int, tuple[str, int]
         size = reader.read(4)
         frame = size + reader.read(int.from_bytes(size, "big"))
     brokers = body_of(frame, ApiKey.METADATA, 12)["Brokers"]
-    return {it["NodeId"]: (it["Host"], it["Port"]) for it in brokers}
+    return {broker["NodeId"]: (broker["Host"], broker["Port"]) for broker in brokers}
 
 
 @pytest.mark.parametrize("listener", ["plain", "tls", "names"])

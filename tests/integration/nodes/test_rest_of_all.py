@@ -55,7 +55,7 @@ def asked(
 def glance(node: GatewayProcess, group: str) -> tuple[list[str], int, int]:
     """The nodes of its overview, the group's windows, and records accepted of it."""
     said = asked(node, "/v1/overview")[1]
-    lines = {it["group"]: it for it in said["groups"]}
+    lines = {row["group"]: row for row in said["groups"]}
     if group not in lines:
         return said["nodes"], 0, 0
     return said["nodes"], lines[group]["windows"], lines[group]["outcomes"].get("accepted", 0)
@@ -78,17 +78,17 @@ def test_each_node_shows_and_does_what_all_can(
             rows = found["partitions"]
             assert status == 200
             return (
-                [(it["topic"], it["partition"]) for it in rows] == places
-                and all(it["state"] == "up" for it in rows)
+                [(row["topic"], row["partition"]) for row in rows] == places
+                and all(row["state"] == "up" for row in rows)
                 and (found["windows"], found["lag"]) == (PARTITIONS, 0)
             )
 
         wait_until(settled, what="all partitions, from either node", deadline_s=60)
         listed = asked(node, "/v1/groups")[1]["groups"]
-        assert [it["windows"] for it in listed if it["group"] == group] == [PARTITIONS]
+        assert [row["windows"] for row in listed if row["group"] == group] == [PARTITIONS]
         one = asked(node, f"/v1/windows?group={group}&limit=3")[1]
         two = asked(node, f"/v1/windows?group={group}&limit=3&after={one['next']}")[1]
-        pages = [[it["partition"] for it in page["windows"]] for page in (one, two)]
+        pages = [[window["partition"] for window in page["windows"]] for page in (one, two)]
         assert (pages, two["next"]) == ([[0, 1, 2], [3]], None)
         assert asked(node, f"/v1/groups/{group}", "some")[0] == 404
         assert asked(node, "/v1/groups", "some")[1]["groups"] == []
@@ -106,19 +106,19 @@ def test_each_node_shows_and_does_what_all_can(
 
         wait_until(kept, what="the first look of the group's history", deadline_s=60)
         found = asked(node, f"/v1/keys?group={group}&key=k7")[1]["keys"]
-        assert [it["topic"] for it in found] == [topic]
+        assert [row["topic"] for row in found] == [topic]
         status, said = asked(node, f"/v1/groups/{group}", method="DELETE")
         assert (status, "is not empty" in said["title"]) == (409, True)
     member.close()
     wait_until(
-        lambda: all(asked(it, f"/v1/groups/{group}")[1]["members"] == 0 for it in (a, b)),
+        lambda: all(asked(name, f"/v1/groups/{group}")[1]["members"] == 0 for name in (a, b)),
         what="the member is gone for both",
         deadline_s=60,
     )
     for node in (a, b):
         moved = {"to": "earliest", "execute": True}
         status, said = asked(node, f"/v1/positions/seek?group={group}", body=moved)
-        assert (status, {it["new"] for it in said["positions"]}) == (200, {0})
+        assert (status, {position["new"] for position in said["positions"]}) == (200, {0})
     status, said = asked(b, f"/v1/groups/{group}", method="DELETE")
     assert (status, said) == (200, {"group": group, "deleted": True})
 
@@ -130,9 +130,9 @@ def test_a_node_that_is_frozen_is_named_and_the_rest_shown(nodes: Nodes) -> None
     try:
         status, said = asked(a, "/v1/groups")
         assert status == 200
-        assert [it["node"] for it in said["unanswered"]] == ["b"]
+        assert [silent["node"] for silent in said["unanswered"]] == ["b"]
         overview = asked(a, "/v1/overview")[1]
-        assert [it["node"] for it in overview["unanswered"]] == ["b"]
+        assert [silent["node"] for silent in overview["unanswered"]] == ["b"]
         assert overview["nodes"] == ["a"]
         assert overview["health"]["reasons"][-1].startswith("node b does not answer: ")
         os.environ["KEYWAY_TOKEN"] = "root"
@@ -175,6 +175,6 @@ def test_nodes_with_https_ask_each_other_if_they_trust_the_certificate(
         with both.running("ab"):
             found = overview(both.nodes["a"])
             assert found["nodes"] == names
-            assert [it["node"] for it in found["unanswered"]] == missing
+            assert [silent["node"] for silent in found["unanswered"]] == missing
             if missing:
                 assert "certificate verify failed" in found["unanswered"][0]["reason"]

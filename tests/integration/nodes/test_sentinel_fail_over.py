@@ -65,7 +65,7 @@ def test_fail_overs_under_load(
             verdict = load.finish(flushes)
             assert (verdict.lost, verdict.reordered, verdict.faults) == (0, 0, ()), verdict
             wait_until(
-                lambda: all(health(it)[0] == 200 for it in nodes.nodes.values()),
+                lambda: all(health(process)[0] == 200 for process in nodes.nodes.values()),
                 what="healthy nodes",
                 deadline_s=30,
             )

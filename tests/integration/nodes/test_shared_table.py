@@ -57,7 +57,7 @@ def test_what_one_node_says_another_reads(on_redis: Callable[[Work], None]) -> N
         assert rows["a"].node == node
         assert (rows["a"].agreed, rows["a"].facts) == ({"format": "1"}, {"admin": "x:1"})
         assert 5_000 < rows["a"].alive_ms <= 6_000
-        assert [it.node.id for it in await living_nodes(redis)] == ["a", "b"]
+        assert [living.node.id for living in await living_nodes(redis)] == ["a", "b"]
 
     on_redis(work)
 
@@ -74,7 +74,7 @@ def test_owners_are_taken_from_who_knows_the_newest_generation(
         read = (await b.beat(Node(id="b"), {}, {})).routing
         assert read.same_content(OWNERS)
         assert await b.leave("b", read.generation, Routing(owners={1: "a", 2: "a"}))
-        assert [it.node.id for it in await living_nodes(redis)] == ["a"]
+        assert [node.node.id for node in await living_nodes(redis)] == ["a"]
         with pytest.raises(NodeTaken):
             await b.publish("b", read.generation, OWNERS)
         await redis.delete(KEY)

@@ -33,10 +33,10 @@ def listed(nodes: Nodes, node: GatewayProcess) -> dict[str, str]:
     status, said, problem = keyway(node, "node", "list", "-o", "json")
     assert status == 0, problem
     answer = json.loads(said)
-    owned = {it["node"]: it["owns"] for it in answer["nodes"]}
+    owned = {row["node"]: row["owns"] for row in answer["nodes"]}
     owners = nodes.owners()
     assert {broker: owner for owner, has in owned.items() for broker in has} == owners
-    return {it["node"]: it["state"] for it in answer["nodes"]}
+    return {row["node"]: row["state"] for row in answer["nodes"]}
 
 
 def check_adoption(nodes: Nodes) -> None:
@@ -66,7 +66,7 @@ def check_orders(nodes: Nodes) -> None:
         assert status == 0, problem
         return said
 
-    broker = min(it for it, owner in nodes.owners().items() if owner == "a")
+    broker = min(owned for owned, owner in nodes.owners().items() if owner == "a")
     assert ordered(b, "move", str(broker), "b") == f"virtual broker {broker}: a to b\n"
     assert nodes.owners()[broker] == "b"
     assert ordered(a, "move", str(broker), "b") == "nothing had to move\n"

@@ -67,7 +67,7 @@ def test_two_workers_are_one_service(
             produce(service.bootstrap, topic, rows)
             sent += len(rows)
             wait_until(
-                lambda: len({it.place for it in deliveries_of(members)}) == sent,
+                lambda: len({delivery.place for delivery in deliveries_of(members)}) == sent,
                 what=f"{sent} records",
                 deadline_s=60,
             )

@@ -19,7 +19,7 @@ def two_kafkas() -> Iterator[Addresses]:
     """The addresses of A and B."""
     with ExitStack() as stack:
         kafkas = [stack.enter_context(KafkaCluster(1, properties=QUICK_TURNS)) for _ in "AB"]
-        yield {name: it.bootstrap_servers for name, it in zip("AB", kafkas, strict=True)}
+        yield {name: kafka.bootstrap_servers for name, kafka in zip("AB", kafkas, strict=True)}
 
 
 @pytest.fixture(scope="package")

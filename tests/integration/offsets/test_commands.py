@@ -87,7 +87,7 @@ def test_from_run_to_apply(
         assert (code, late in text) == (3, True), "nothing is known of it"
 
         def row_of(status: str) -> Any:
-            rows = [it for it in yaml.safe_load(status)["rows"] if it["group"] == group]
+            rows = [shown for shown in yaml.safe_load(status)["rows"] if shown["group"] == group]
             return rows[0] if rows and "not-indexed-yet" not in rows[0]["refusals"] else None
 
         for line in watched("status", str(config)):
@@ -103,7 +103,7 @@ def test_from_run_to_apply(
         assert code == 0
         assert "12" in text
         assert row_of(keyway(*plan, "-o", "yaml")[1])["mode"] == "exact"
-        news = [json.loads(it)["rows"][0]["new"] for it in itertools.islice(watched(*plan), 2)]
+        news = [json.loads(doc)["rows"][0]["new"] for doc in itertools.islice(watched(*plan), 2)]
         assert news == [12, 12]
         code, _, text = keyway("apply", str(config), group, "--to", "B")
         assert (code, "--execute" in text) == (0, True)
@@ -127,7 +127,7 @@ def test_from_run_to_apply(
         assert "keyway_offsets_distribution_delay_seconds" in metrics
         assert f'keyway_offsets_replay_expected_records{{group="{group}"}} 0.0' in metrics
     finally:
-        codes = [stop_child(it, grace_s=60) for it in services]
+        codes = [stop_child(service, grace_s=60) for service in services]
         link.close()
     assert codes == [0, 0]
 

@@ -72,12 +72,12 @@ def test_a_topic_created_anew_and_refilled_between_two_looks(
         commit(pair["B"], other, topic, 20)
 
         def moved() -> bool:
-            rows = [services.row("A", it, topic) for it in (group, other)]
-            return all(it is not None and it.source_offset in (19, 20) for it in rows)
+            rows = [services.row("A", name, topic) for name in (group, other)]
+            return all(row is not None and row.source_offset in (19, 20) for row in rows)
 
         services.until(moved, what="looked at")
         services.until(lambda: services.decided("A", other, topic), what="decided")
         services.rounds(5)
         assert services.row("A", other, topic).new == 0
-        for it in (group, other):
-            assert committed(services.config, "A", it)[topic, 0].offset == 0
+        for name in (group, other):
+            assert committed(services.config, "A", name)[topic, 0].offset == 0

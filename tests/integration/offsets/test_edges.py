@@ -38,7 +38,9 @@ class Case:
     links: list[PlainLink] = field(default_factory=list)
 
     def produce(self, *seconds: float, on: str = "A") -> None:
-        lines = [(BASE + int(it * 1_000), f"{on}{at}".encode()) for at, it in enumerate(seconds)]
+        lines = [
+            (BASE + int(second * 1_000), f"{on}{at}".encode()) for at, second in enumerate(seconds)
+        ]
         produce_at(self.pair[on], self.topic, lines)
 
     def copy(self) -> None:
@@ -230,12 +232,12 @@ def rows_of(cases: dict[str, Case], directory: Path, **offsets: Any) -> Rows:
             return fresh and services.decided("B", topic, topic)
 
         services.until(
-            lambda: all(decided(it.topic) for it in cases.values()),
+            lambda: all(decided(case.topic) for case in cases.values()),
             what="all decided",
             deadline_s=120,
         )
         services.rounds(3)
-        return {name: services.row("B", it.topic, it.topic) for name, it in cases.items()}
+        return {name: services.row("B", case.topic, case.topic) for name, case in cases.items()}
 
 
 @pytest.fixture(scope="module")

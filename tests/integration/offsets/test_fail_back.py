@@ -73,7 +73,7 @@ def take(member: ShareMember, count: int) -> list[bytes | None]:
         got = member.poll_some()
         assert got, f"{len(taken)} of {count} records, and no more: {taken}"
         member.settle("ACCEPT", got)
-        taken += [it.value for it in got]
+        taken += [record.value for record in got]
     return taken
 
 
@@ -90,7 +90,7 @@ def test_back_to_a_gateway_that_outlived_its_kafka(
     topic, group = fresh_name("topic"), fresh_name("shared")
     for address in (mortal.bootstrap_servers, pair["B"]):
         create_topic(address, topic, partitions=1)
-    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    fronts = {name: gateway.bootstrap for name, gateway in gateways.items()}
     config = write_config(tmp_path, fronts)
     there = PlainLink(("A", mortal.bootstrap_servers), pair["B"])
     produce_at(mortal.bootstrap_servers, topic, values("a", 0, RECORDS))

@@ -105,7 +105,7 @@ def test_metadata_is_the_same_byte_for_byte(
         services.until(
             lambda: source_of(services, "B").latest((group, topic, 0)) is not None, what="read back"
         )
-        here, there = (source_of(services, it).latest((group, topic, 0)) for it in "AB")
+        here, there = (source_of(services, cluster).latest((group, topic, 0)) for cluster in "AB")
     assert here is not None
     assert there is not None
     # confluent-kafka ends metadata with a zero byte: it goes along.
@@ -134,7 +134,7 @@ def test_metadata_that_the_target_does_not_take_is_refused_by_name(
     commit(pair["A"], other, topic, 5)
     with Services.of(write_config(tmp_path, pair, flags_in_metadata=True)) as services:
         services.until(
-            lambda: all(services.decided("B", it, topic) for it in (group, other)),
+            lambda: all(services.decided("B", name, topic) for name in (group, other)),
             what="both decided",
         )
         assert services.row("B", group, topic).refusals == (Refusal.METADATA_TOO_LARGE,)
@@ -184,12 +184,12 @@ def test_nothing_goes_round(
     commit(pair["A"], group, topic, 12)
     with Services.of(write_config(tmp_path, pair)) as services:
         services.until_applied("B", group, topic)
-        boards = [it.board for it in services.by_name.values()]
+        boards = [service.board for service in services.by_name.values()]
 
         def quiet() -> bool:
-            ends = [it.client.compacted(OFFSETS_TOPIC).end() for it in boards]
+            ends = [board.client.compacted(OFFSETS_TOPIC).end() for board in boards]
             services.rounds(20)
-            return [it.client.compacted(OFFSETS_TOPIC).end() for it in boards] == ends
+            return [board.client.compacted(OFFSETS_TOPIC).end() for board in boards] == ends
 
         wait_until(quiet, what="no service writes anything", deadline_s=60)
         assert (group, topic, 0) not in {
@@ -220,7 +220,7 @@ def test_back_again_with_what_was_done_there(
         services.rounds(10)
         assert committed(config, "B", group)[topic, 0].offset == 25
         produce_at(pair["A"], topic, values(20, 3))
-        assert [it[2] for it in read_group(pair["A"], group, [topic], 3)] == [
+        assert [record[2] for record in read_group(pair["A"], group, [topic], 3)] == [
             b"a20",
             b"a21",
             b"a22",

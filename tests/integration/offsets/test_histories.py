@@ -71,19 +71,19 @@ def test_nothing_is_skipped_and_no_more_repeated_than_said(
         history(pair, topic, group, seed)
     with Services.of(write_config(tmp_path, pair, mode="exact", apply=False)) as services:
         services.until(
-            lambda: all(services.decided("B", group, it) for it, (group, _) in made.items()),
+            lambda: all(services.decided("B", group, name) for name, (group, _) in made.items()),
             what="all decided",
             deadline_s=120,
         )
-        rows = {it: services.row("B", group, it) for it, (group, _) in made.items()}
+        rows = {name: services.row("B", group, name) for name, (group, _) in made.items()}
     for topic, (_, seed) in made.items():
         row = rows[topic]
         assert row.refusals == (), f"seed {seed}"
-        done = {it for at, it in log_of(pair["A"], topic, "A") if at < row.source_offset}
+        done = {value for at, value in log_of(pair["A"], topic, "A") if at < row.source_offset}
         target = log_of(pair["B"], topic, "B")
-        skipped = {it for at, it in target if at < row.new} - done
+        skipped = {value for at, value in target if at < row.new} - done
         assert not skipped, f"seed {seed}: skipped"
-        again = [it for at, it in target if at >= row.new and it in done]
+        again = [value for at, value in target if at >= row.new and value in done]
         assert len(again) <= row.replay, f"seed {seed}: more repeats than said"
 
 

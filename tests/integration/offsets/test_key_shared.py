@@ -44,9 +44,9 @@ def settle_all_but(member: ShareMember, count: int, held: set[bytes]) -> set[byt
         got = member.poll_some()
         assert got, f"{seen} of {count} records"
         seen += len(got)
-        done = [it for it in got if it.value not in held]
+        done = [record for record in got if record.value not in held]
         member.settle("ACCEPT", done)
-        settled |= {it.value for it in done}
+        settled |= {record.value for record in done}
     return settled
 
 
@@ -68,7 +68,7 @@ def test_settled_records_do_not_come_again(
     produce_at(pair["B"], topic, [(BASE, b"b%d" % at) for at in range(5, 8)])
     produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(RECORDS // 2, RECORDS)])
     link.copy(topic)
-    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    fronts = {name: gateway.bootstrap for name, gateway in gateways.items()}
     with (
         ShareHost.librdkafka() as host,
         Services.of(write_config(tmp_path, fronts)) as services,
@@ -103,7 +103,7 @@ def test_settled_records_do_not_come_again(
         while len(again) < len(wanted):
             got = on_b.poll_some()
             assert got, f"only {again} of {wanted}"
-            again += [it.value for it in got]
+            again += [record.value for record in got]
             on_b.settle("ACCEPT", got)
         assert sorted(map(str, again)) == sorted(map(str, wanted))
         assert not on_b.poll_empty(1.0), "nothing that was settled comes again"
@@ -132,7 +132,7 @@ def test_by_timestamp_it_repeats_no_more_than_planned(
     link = PlainLink(("A", pair["A"]), pair["B"])
     produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(10)])
     link.copy(topic)
-    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    fronts = {name: gateway.bootstrap for name, gateway in gateways.items()}
     path = write_config(tmp_path, fronts, mode="timestamp", margin_ms=0, flags_in_metadata=True)
     with ShareHost.librdkafka() as host, Services.of(path) as services:
         member = host.member(fronts["A"], group, [topic], explicit=True)
@@ -159,7 +159,7 @@ def test_by_timestamp_it_repeats_no_more_than_planned(
         while len(again) < 7:
             got = on_b.poll_some()
             assert got, f"only {again}"
-            again += [it.value for it in got]
+            again += [record.value for record in got]
             on_b.settle("ACCEPT", got)
         assert again == [b"a%d" % at for at in range(3, 10)], "all that was not done, in order"
         on_b.close()
@@ -179,11 +179,11 @@ def test_the_gateway_believes_it_over_its_own_store(
     link = PlainLink(("A", pair["A"]), pair["B"])
     produce_at(pair["A"], topic, [(BASE + at, b"a%d" % at) for at in range(10)])
     link.copy(topic)
-    fronts = {name: it.bootstrap for name, it in gateways.items()}
+    fronts = {name: gateway.bootstrap for name, gateway in gateways.items()}
     with ShareHost.librdkafka() as host:
         member = host.member(fronts["B"], group, [topic], explicit=True)
         first = member.poll_some()
-        member.settle("ACCEPT", [it for it in first if it.offset == 0])
+        member.settle("ACCEPT", [record for record in first if record.offset == 0])
         member.close()
         gateways["B"].restart()  # no window is left in its memory
         member = host.member(fronts["A"], group, [topic], explicit=True)
@@ -200,7 +200,7 @@ def test_the_gateway_believes_it_over_its_own_store(
             )
         member = host.member(fronts["B"], group, [topic], explicit=True)
         got = member.poll_some()
-        assert [it.value for it in got] == [b"a7"]
+        assert [record.value for record in got] == [b"a7"]
         member.settle("ACCEPT", got)
         assert not member.poll_empty(1.0)
         member.close()

@@ -46,7 +46,7 @@ def test_a_group_at_work_and_after(
 
     (row,) = table(gateway, "member", "list", group)
     assert (row["CLIENT-ID"], row["SHARE"], row["IN-FLIGHT"]) == (member.name, "100.0%", "2")
-    (shown,) = [it for it in table(gateway, "topic", "list") if it["TOPIC"] == name]
+    (shown,) = [line for line in table(gateway, "topic", "list") if line["TOPIC"] == name]
     assert (shown["PARTITIONS"], shown["LEADERLESS"]) == ("1", "0")
     (window,) = table(gateway, "window", "list", group, "--state", "up")
     assert (window["CURRENT-OFFSET"], window["READY"], window["IN-FLIGHT"]) == ("0", "2", "2")
@@ -54,10 +54,10 @@ def test_a_group_at_work_and_after(
     (key,) = json.loads(out)["keys"]
     assert (key["state"], key["records"], key["owner"]) == ("in_flight", 3, row["CONSUMER-ID"])
     hot = table(gateway, "key", "list", group, "--limit", "1")
-    assert [it["RECORDS"] for it in hot] == ["3"]
+    assert [line["RECORDS"] for line in hot] == ["3"]
     connections = table(gateway, "connection", "list", "--client-id", member.name)
     assert connections
-    assert all(it["HOST"].startswith("127.0.0.1:") for it in connections)
+    assert all(connection["HOST"].startswith("127.0.0.1:") for connection in connections)
 
     dry = ("group", "seek", group, "--to", "latest", "--topic", name)
     for command in (dry, (*dry, "--execute")):

@@ -69,9 +69,11 @@ def test_a_damaged_batch_is_shown_until_it_is_mended(
             what="it is tried again",
             deadline_s=ANSWER_S_MAX,
         )
-        assert [it.value for it in member.deliveries if it.partition == 0] == [b"before"]
+        assert [delivery.value for delivery in member.deliveries if delivery.partition == 0] == [
+            b"before"
+        ]
     consume_all([member], {(name, 0, 1), (name, 0, 2)})
-    assert [it.value for it in member.deliveries if it.partition == 0] == [
+    assert [delivery.value for delivery in member.deliveries if delivery.partition == 0] == [
         b"before",
         b"damaged",
         b"behind",

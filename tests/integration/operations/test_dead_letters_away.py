@@ -147,7 +147,7 @@ def test_the_key_waits_and_the_others_flow(
         batch = member.poll_some(ANSWER_S_MAX)
         assert batch, f"stuck after {waiting}"
         member.settle("ACCEPT", batch)
-        waiting += [it.value for it in batch]
+        waiting += [record.value for record in batch]
     assert waiting == [b"0", b"1", b"2", b"3", b"4"], "delivered, not dropped"
     letters = read_partition(kafka_pair.bootstrap_servers, kind, 0)
     assert [(key, value) for _, key, value in letters] == [(b"bad", POISON)]
@@ -164,11 +164,11 @@ def reject_poison(member: ShareMember, *, others: int) -> None:
     while accepted < others or not rejected:
         batch = member.poll_some()
         assert batch, f"stuck after {accepted} of {others}"
-        bad = [it for it in batch if it.key == b"bad"]
-        assert {it.value for it in bad} <= {POISON}
+        bad = [record for record in batch if record.key == b"bad"]
+        assert {record.value for record in bad} <= {POISON}
         rejected = rejected or bool(bad)
         member.acknowledge("REJECT", bad)
-        member.settle("ACCEPT", [it for it in batch if it not in bad])
+        member.settle("ACCEPT", [record for record in batch if record not in bad])
         accepted += len(batch) - len(bad)
 
 

@@ -39,7 +39,7 @@ def test_the_scene_lives_until_it_is_interrupted(
         status, group = rest(gateway, f"/v1/groups/{scene.group}")
         if status != 200 or set(members_of(gateway, scene.group)) != set(MEMBERS):
             return
-        parked = [it for row in group["partitions"] for it in row["parked"]]
+        parked = [record for row in group["partitions"] for record in row["parked"]]
         settled = sum(row["cursor"] or 0 for row in group["partitions"])
         if len(parked) == 1 and settled > 100:
             raise KeyboardInterrupt

@@ -40,16 +40,16 @@ def test_settings_and_the_end_of_a_group(
     name, group = topic(), fresh_name("to/delete")
     produce(gateway.bootstrap, name, [(b"a", b"1")])
     member = librdkafka_host.member(gateway.bootstrap, group, [name])
-    assert [it.offset for it in member.poll_some()] == [0]
+    assert [record.offset for record in member.poll_some()] == [0]
 
     status, said, _ = keyway(gateway, "group", "settings", group, "-o", "json")
-    rows = {it["name"]: it for it in json.loads(said)["settings"]}
+    rows = {setting["name"]: setting for setting in json.loads(said)["settings"]}
     assert (status, rows["deliveries_max"]["kafka_name"]) == (0, "share.delivery.count.limit")
     change = ("group", "settings", group, "--set", "deliveries_max=3")
     status, said, _ = keyway(gateway, *change)
     assert (status, "nothing is done without --execute" in said) == (0, True)
     status, said, _ = keyway(gateway, *change, "--execute", "-o", "json")
-    rows = {it["name"]: it for it in json.loads(said)["settings"]}
+    rows = {setting["name"]: setting for setting in json.loads(said)["settings"]}
     assert (rows["deliveries_max"]["value"], rows["deliveries_max"]["origin"]) == (3, "kafka")
     wait_until(lambda: in_kafka(kafka, group) == "3", what="the limit in Kafka", deadline_s=30)
     status, _, said = keyway(
@@ -72,7 +72,7 @@ def test_settings_and_the_end_of_a_group(
     assert keyway(gateway, "group", "delete", group, "--execute")[0] == 1, "it is not there"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 4})
     listed = admin.list_consumer_groups().result(ANSWER_S_MAX).valid
-    assert group not in {it.group_id for it in listed}
+    assert group not in {row.group_id for row in listed}
     _, audit = rest(gateway, "/v1/audit?action=group.delete")
-    outcomes = [it["outcome"] for it in audit["audit"] if it["group"] == group]
+    outcomes = [entry["outcome"] for entry in audit["audit"] if entry["group"] == group]
     assert "done" in outcomes

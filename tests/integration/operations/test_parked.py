@@ -79,14 +79,14 @@ def park(member: ShareMember, rejected: set[int], accepted: int) -> None:
     while rejected or done < accepted:
         batch = member.poll_some()
         assert batch, f"stuck with {rejected} and {done} of {accepted}"
-        bad = [it for it in batch if it.offset in rejected]
-        good = [it for it in batch if it.offset not in rejected]
+        bad = [record for record in batch if record.offset in rejected]
+        good = [record for record in batch if record.offset not in rejected]
         if bad:
             member.acknowledge("REJECT", bad)
         if good:
             member.acknowledge("ACCEPT", good)
         assert set(member.commit()) <= {"OK"}
-        rejected = rejected - {it.offset for it in bad}
+        rejected = rejected - {record.offset for record in bad}
         done += len(good)
 
 
@@ -134,10 +134,10 @@ def test_listed_retried_skipped(
     )
     (again,) = accept_some(member)
     assert (again.offset, again.delivery_count) == (0, 2)
-    assert [it.offset for it in accept_some(member)] == [3], "the rest of its key follows"
+    assert [record.offset for record in accept_some(member)] == [3], "the rest of its key follows"
 
     assert release(gateway, group, name, "all", "skip")[0] == 200
-    assert [it.offset for it in accept_some(member)] == [4], "1 was skipped"
+    assert [record.offset for record in accept_some(member)] == [4], "1 was skipped"
     assert parked(gateway, group) == []
     wait_for_committed(kafka, group, name, 0, 6)
     member.close()
@@ -168,8 +168,8 @@ def test_released_without_members_after_a_restart(
         batch = accept_some(heir)
         assert batch, got
         got += batch
-    assert sorted(it.offset for it in got) == [0, 3, 5]
-    assert [it.offset for it in got if it.key == b"a"] == [0, 3]
+    assert sorted(record.offset for record in got) == [0, 3, 5]
+    assert [record.offset for record in got if record.key == b"a"] == [0, 3]
     heir.close()
 
 
@@ -191,7 +191,7 @@ def test_counted_without_members_after_a_restart(
     (row,) = listed["groups"]
     assert (row["state"], row["windows"], row["parked"]) == ("Empty", 0, 2)
     _, overview = rest(gateway, "/v1/overview")
-    assert [it["parked"] for it in overview["groups"] if it["group"] == group] == [2]
+    assert [shown["parked"] for shown in overview["groups"] if shown["group"] == group] == [2]
 
 
 def test_dead_lettered(
@@ -206,7 +206,7 @@ def test_dead_lettered(
     member = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
     park(member, {1}, accepted=4)
     assert release(gateway, group, name, [1], "dead_letter")[0] == 200
-    assert [it.offset for it in accept_some(member)] == [4]
+    assert [record.offset for record in accept_some(member)] == [4]
     letters = [
         letter
         for letter in read_messages(kafka, LETTERS)

@@ -53,7 +53,7 @@ def test_a_group_is_seen_and_moved_back(
     member = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
     first = member.poll_some()
     (window,) = asked(gateway, f"/v1/windows{of}")["windows"]
-    held = [(it.offset, it.offset) for it in first]
+    held = [(record.offset, record.offset) for record in first]
     runs = [(run["first"], run["last"]) for run in window["runs"] if run["state"] == "in_flight"]
     assert runs[0][0] == held[0][0] == 0
     assert sum(last - first + 1 for first, last in runs) == window["in_flight"] == len(held)
@@ -65,12 +65,14 @@ def test_a_group_is_seen_and_moved_back(
     assert (hottest["key_hash"], hottest["records"]) == (hot["key_hash"], 2)
     assert "key" not in hottest
     carried = [
-        it
-        for it in asked(gateway, "/v1/connections")["connections"]
-        if f"{group}/{mine['member_id']}" in it["members"]
+        connection
+        for connection in asked(gateway, "/v1/connections")["connections"]
+        if f"{group}/{mine['member_id']}" in connection["members"]
     ]
-    assert {it["client_id"] for it in carried} == {mine["client_id"]}
-    assert all(it["bytes_in"] > 0 and it["broker"] is not None for it in carried)
+    assert {connection["client_id"] for connection in carried} == {mine["client_id"]}
+    assert all(
+        connection["bytes_in"] > 0 and connection["broker"] is not None for connection in carried
+    )
     (row,) = asked(gateway, f"/v1/topics?name={name}")["topics"]
     assert (row["partitions"], row["groups"][0]["group"]) == (1, group)
     (broker,) = asked(gateway, "/v1/brokers")["brokers"]

@@ -60,7 +60,7 @@ def test_an_operator_skips_it(
     status, said, _ = skip("--offset", "2", "-o", "json")
     assert (status, json.loads(said)["unreadable"]) == (0, [place])
     assert unreadable() == [place], "a dry run is dry"
-    assert [it.offset for it in member.deliveries] == [0, 1]
+    assert [delivery.offset for delivery in member.deliveries] == [0, 1]
     assert skip("--offset", "2", "--execute")[:2] == (0, f"skip: offsets 2 to 2 of {name}-0\n")
     consume_all([member], {(name, 0, 3), (name, 0, 4)})
     wait_for_committed(kafka, group, name, 0, 5)
@@ -119,7 +119,7 @@ def test_a_skip_outlives_a_restart(
     with GatewayProcess(tmp_path, kafka.bootstrap_servers, groups=[settings]) as gateway:
         member = librdkafka_host.member(gateway.bootstrap, group, [name], explicit=True)
         held = member.poll_some()
-        assert {it.offset for it in held} <= {0, 1}
+        assert {record.offset for record in held} <= {0, 1}
         body = {"group": group, "topic": name, "partition": 0, "offset": 2}
         wait_until(
             lambda: rest(gateway, "/v1/unreadable/skip", body)[0] == 200,
@@ -130,12 +130,12 @@ def test_a_skip_outlives_a_restart(
         gateway.start()
         member.acknowledge("ACCEPT", held)
         member.commit()
-        delivered = {it.offset for it in held}
+        delivered = {record.offset for record in held}
         while not {0, 1, 3, 4} <= delivered:
             batch = member.poll_some(within_s=ANSWER_S_MAX)
             assert batch, f"stuck with {delivered}"
             member.acknowledge("ACCEPT", batch)
             member.commit()
-            delivered |= {it.offset for it in batch}
+            delivered |= {record.offset for record in batch}
         assert 2 not in delivered
         member.close()

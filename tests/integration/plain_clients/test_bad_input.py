@@ -151,7 +151,7 @@ def test_unsupported_api_versions_version(gateway: GatewayProcess) -> None:
         client.send_bytes(frame(ApiKey.API_VERSIONS, 99))
         answer = decode_response(ApiKey.API_VERSIONS, 0, client.receive_frame(), 4)
         assert answer["ErrorCode"] == ErrorCode.UNSUPPORTED_VERSION
-        offered = {it["ApiKey"]: it["MaxVersion"] for it in answer["ApiKeys"]}
+        offered = {api["ApiKey"]: api["MaxVersion"] for api in answer["ApiKeys"]}
         assert ApiKey.API_VERSIONS in offered
         assert client.call(ApiKey.API_VERSIONS, 0, {})["ErrorCode"] == 0, "the same connection"
 

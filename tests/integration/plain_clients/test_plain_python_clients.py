@@ -129,7 +129,14 @@ def test_records_arrive_as_they_were_sent(
             messages += consumer.consume(100, 0.2)
         consumer.close()
         return [
-            (it.offset(), it.key(), it.value(), it.headers(), it.timestamp()) for it in messages
+            (
+                message.offset(),
+                message.key(),
+                message.value(),
+                message.headers(),
+                message.timestamp(),
+            )
+            for message in messages
         ]
 
     assert read(front) == read(kafka.bootstrap_servers)
@@ -153,7 +160,7 @@ def test_groups_rebalance_and_commit(
     def until_assigned(sizes: list[int]) -> None:
         deadline = time.monotonic() + patient_s(WAIT_S)
         while [len(member.assignment()) for member in members] != sizes:
-            assert time.monotonic() < deadline, [it.assignment() for it in members]
+            assert time.monotonic() < deadline, [known.assignment() for known in members]
             for member in members:
                 member.poll(0.1)
 
@@ -268,7 +275,7 @@ def test_aiokafka(front: str, topic: Topic, fresh_name: Name) -> None:
         try:
             seen: set[bytes] = set()
             deadline = time.monotonic() + patient_s(WAIT_S)
-            while len(seen) < 200 or [len(it.assignment()) for it in members] != [1, 1]:
+            while len(seen) < 200 or [len(known.assignment()) for known in members] != [1, 1]:
                 assert time.monotonic() < deadline, f"{len(seen)} of 200"
                 for member in members:
                     batches = await member.getmany(timeout_ms=100)

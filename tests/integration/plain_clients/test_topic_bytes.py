@@ -46,7 +46,7 @@ class Librdkafka:
             return len(read) >= count
 
         wait_until(all_read, what=f"{count} records", deadline_s=WAIT_S)
-        assert not [it.error() for it in read if it.error() is not None]
+        assert not [message.error() for message in read if message.error() is not None]
         consumer.close()
 
 

@@ -102,10 +102,10 @@ def assert_whole_and_in_order(
     `again`: records may come twice.
     """
     by_key: dict[str, list[int]] = {}
-    for it in sorted(deliveries, key=lambda it: it.at_ns):
-        assert it.key is not None
-        assert it.value is not None
-        by_key.setdefault(it.key.decode(), []).append(int(it.value))
+    for delivery in sorted(deliveries, key=lambda delivery: delivery.at_ns):
+        assert delivery.key is not None
+        assert delivery.value is not None
+        by_key.setdefault(delivery.key.decode(), []).append(int(delivery.value))
     for key, count in sent.items():
         numbers = by_key.get(key, [])
         firsts = list(dict.fromkeys(numbers))
@@ -116,7 +116,9 @@ def assert_whole_and_in_order(
 def all_came(members: Sequence[ShareMember], sent: Mapping[str, int]) -> Callable[[], bool]:
     def came() -> bool:
         """A batch that is sent again may be in the log twice: places would count it twice."""
-        return len({(it.key, it.value) for it in deliveries_of(members)}) >= sum(sent.values())
+        return len({(delivery.key, delivery.value) for delivery in deliveries_of(members)}) >= sum(
+            sent.values()
+        )
 
     return came
 
@@ -150,7 +152,7 @@ def test_two_kinds_of_producers_one_of_them_frozen(
             # Under load a producer may start long after the others.
             first_keys = {b"key-0", b"key-80", b"key-120"}
             wait_until(
-                lambda: first_keys <= {it.key for it in deliveries_of(members)},
+                lambda: first_keys <= {delivery.key for delivery in deliveries_of(members)},
                 what="records of each producer",
                 deadline_s=60,
             )
@@ -174,7 +176,7 @@ def test_two_kinds_of_producers_one_of_them_frozen(
         for producer in producers:
             producer.kill()
     deliveries = deliveries_of(members)
-    assert {it.partition for it in deliveries} == set(range(8))
+    assert {delivery.partition for delivery in deliveries} == set(range(8))
     assert_whole_and_in_order(deliveries, sent)
 
 
@@ -205,5 +207,5 @@ def test_the_gateway_is_killed_at_each_step(
         producer.kill()
     assert status(node, name)["phase"] == "finished"
     deliveries = deliveries_of(members)
-    assert {it.partition for it in deliveries} == set(range(4))
+    assert {delivery.partition for delivery in deliveries} == set(range(4))
     assert_whole_and_in_order(deliveries, sent, again=True)

@@ -42,7 +42,9 @@ MURMUR2 = {"partitioner": "murmur2_random"}
 def key_for(partition: int, partitions: int) -> bytes:
     """One that murmur2 puts there."""
     keys = (b"key-%d" % at for at in range(1_000))
-    return next(it for it in keys if partition_of(Partitioner.MURMUR2, it, partitions) == partition)
+    return next(
+        key for key in keys if partition_of(Partitioner.MURMUR2, key, partitions) == partition
+    )
 
 
 def shown(address: str, topic: str) -> set[int]:
@@ -51,8 +53,8 @@ def shown(address: str, topic: str) -> set[int]:
         (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": topic}]})["Topics"]
         body = {"Topics": [{"Name": topic}], "ResponsePartitionLimit": 2_000}
         (other,) = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)["Topics"]
-    found = {it["PartitionIndex"] for it in row["Partitions"]}
-    assert {it["PartitionIndex"] for it in other["Partitions"]} == found
+    found = {partition["PartitionIndex"] for partition in row["Partitions"]}
+    assert {partition["PartitionIndex"] for partition in other["Partitions"]} == found
     return found
 
 
@@ -172,7 +174,9 @@ def test_groups_that_start_at_the_end_get_the_first_record(
         produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=MURMUR2)
         wait_until(lambda: polled(b"new"), what="the plain group's", deadline_s=60)
         wait_until(
-            lambda: any(it.value == b"new" for it in member.poll(0.2)), what="shared", deadline_s=60
+            lambda: any(record.value == b"new" for record in member.poll(0.2)),
+            what="shared",
+            deadline_s=60,
         )
     finally:
         consumer.close()
@@ -205,10 +209,14 @@ def test_a_producer_that_bypasses_the_gateway_is_told_of(
         wait_until(lambda: status(node, name)["late_records"] == 1, what="late", deadline_s=30)
         assert status(node, name)["late_partitions"] == [0]
         wait_until(
-            lambda: any("late records came" in it for it in status(node, name)["waits_for"]),
+            lambda: any(
+                "late records came" in reason for reason in status(node, name)["waits_for"]
+            ),
             what="the next look says so",
             deadline_s=30,
         )
-        assert any(f"topic {name!r}: 1 records" in str(it) for it in health(node)[1]["warnings"])
+        assert any(
+            f"topic {name!r}: 1 records" in str(warning) for warning in health(node)[1]["warnings"]
+        )
     finally:
         member.close()

@@ -52,7 +52,7 @@ def test_a_registry_that_ignores_ids_is_found_and_left_as_it_was(
     assert code == 1
     (target,) = found["targets"]
     assert "IMPORT mode" in target["probe"]
-    assert [it["id"] for it in target["writes"]] == [41, 42]
+    assert [write["id"] for write in target["writes"]] == [41, 42]
     with site.running():
         site.wait_for("registry_ignores_ids", 2)
         wait_until(lambda: _reported(site), what="the status", deadline_s=30)
@@ -100,6 +100,6 @@ def test_a_primary_whose_log_cannot_be_read_is_polled(
         HTTP.post(f"{apicurio}/subjects/acme-new-value/versions", json={"schema": '"long"'})
         code, found = command("diff", str(site.config()), "a", "b")
         assert code == 1
-        assert [(it["subject"], it["what"]) for it in found["differences"]] == [
-            ("new.b-value", "only in the first")
-        ]
+        assert [
+            (difference["subject"], difference["what"]) for difference in found["differences"]
+        ] == [("new.b-value", "only in the first")]

@@ -27,7 +27,9 @@ def metric(port: int, name: str) -> float:
         text = HTTP.get(f"http://127.0.0.1:{port}/metrics").text
     except httpx.HTTPError:
         return -1
-    return next((float(it.split()[-1]) for it in text.splitlines() if it.startswith(name)), -1)
+    return next(
+        (float(line.split()[-1]) for line in text.splitlines() if line.startswith(name)), -1
+    )
 
 
 def has(url: str, subject: str) -> bool:

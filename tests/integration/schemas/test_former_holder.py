@@ -40,7 +40,7 @@ def test_a_former_holder_can_note_nothing(
 ) -> None:
     settings, topic = {"bootstrap.servers": kafka.bootstrap_servers}, fresh_name("state")
     first, second = StateTopic(settings, topic, sure), StateTopic(settings, topic, sure)
-    one, other = (SettingEntry("mode", it, ours=True) for it in ("one", "other"))
+    one, other = (SettingEntry("mode", value, ours=True) for value in ("one", "other"))
 
     async def run() -> None:
         await first.load()

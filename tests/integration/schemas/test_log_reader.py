@@ -39,8 +39,8 @@ def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[
         for at, name in enumerate(("kept", "gone", "back", "moved"), start=1)
     )
     history = [
-        *(schema_record(it, deleted=False) for it in (kept, gone, back, moved)),
-        *(schema_record(it, deleted=True) for it in (gone, back)),
+        *(schema_record(live, deleted=False) for live in (kept, gone, back, moved)),
+        *(schema_record(dead, deleted=True) for dead in (gone, back)),
         (schema_key(gone), None),
         schema_record(back, deleted=False),
         (schema_key(moved), None),
@@ -62,12 +62,14 @@ def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[
     def compacted() -> bool:
         """Each key once, and no tombstone; of those before the newest segment."""
         write((NOOP, b"{}"))  # a new segment: the cleaner leaves the last one alone
-        left = [it for it in read_partition(kafka.bootstrap_servers, topic, 0) if it[1] != NOOP]
+        left = [
+            entry for entry in read_partition(kafka.bootstrap_servers, topic, 0) if entry[1] != NOOP
+        ]
         keys = {key for _, key, value in left if value is not None}
         return len(keys) == len(left)
 
     def held(contents: Contents) -> dict[str, object]:
-        versions = {it.place: it for it in contents.versions()}
+        versions = {stored.place: stored for stored in contents.versions()}
         return {
             "versions": versions,
             "compatibility": contents.compatibility,
@@ -100,7 +102,7 @@ def test_before_and_after_compaction(kafka: KafkaCluster, fresh_name: Callable[[
 def versions_in(reader: LogReader) -> list[SchemaVersion]:
     """In their order; none while Kafka deletes the topic."""
     try:
-        return sorted(asyncio.run(reader.read()).versions(), key=lambda it: it.version)
+        return sorted(asyncio.run(reader.read()).versions(), key=lambda found: found.version)
     except (AwayError, LogError):
         return []
 
@@ -112,7 +114,7 @@ def test_a_log_that_is_made_anew_is_read_anew(
     old = [version("old-value", at, at, record("Old")) for at in (1, 2, 3)]
     new = version("new-value", 1, 1, record("New"))
     create_topic(server, topic)
-    produce(server, topic, [schema_record(it, deleted=False) for it in old])
+    produce(server, topic, [schema_record(made, deleted=False) for made in old])
     reader = LogReader({"bootstrap.servers": server}, topic)
 
     try:
@@ -137,7 +139,7 @@ def test_a_log_that_is_made_anew_and_as_long_as_before_is_read_anew(
         for name in ("Old", "New")
     )
     create_topic(server, topic)
-    produce(server, topic, [schema_record(it, deleted=False) for it in old])
+    produce(server, topic, [schema_record(made, deleted=False) for made in old])
     reader = LogReader({"bootstrap.servers": server}, topic)
 
     try:
@@ -152,7 +154,7 @@ def test_a_log_that_is_made_anew_and_as_long_as_before_is_read_anew(
             deadline_s=60,
         )
         create_topic(server, topic)
-        produce(server, topic, [schema_record(it, deleted=False) for it in new])
+        produce(server, topic, [schema_record(made, deleted=False) for made in new])
         wait_until(lambda: versions_in(reader) == new, what="the new contents", deadline_s=60)
     finally:
         reader.close()

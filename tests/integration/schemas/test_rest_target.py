@@ -59,11 +59,11 @@ def get(url: str, path: str) -> Any:
 
 def shown(url: str) -> dict[tuple[str, int], dict[str, Any]]:
     """All versions, soft-deleted ones as well, and whether they are live."""
-    live = {(it["subject"], it["version"]) for it in get(url, "/schemas") or ()}
+    live = {(row["subject"], row["version"]) for row in get(url, "/schemas") or ()}
     return {
-        place: {**it, "live": place in live}
-        for it in get(url, "/schemas?deleted=true") or ()
-        for place in [(it["subject"], it["version"])]
+        place: {**row, "live": place in live}
+        for row in get(url, "/schemas?deleted=true") or ()
+        for place in [(row["subject"], row["version"])]
     }
 
 
@@ -183,7 +183,7 @@ def test_a_collision_is_refused_before_anything_is_written(site: Site, registry:
     assert told['collisions{target="b"}'] == 2
     assert told['writes_total{kind="Register",target="b"}'] == 1
     assert (told['behind{target="b"}'], told['in_sync{target="b"}']) == (0, 1)
-    summary, *rows = [it.split() for it in status(site).splitlines() if "b" in it[:12]]
+    summary, *rows = [line.split() for line in status(site).splitlines() if "b" in line[:12]]
     assert summary[:4] == ["b", "1", "0", "3"]
     assert [row[:4] for row in rows if row[0] == "first.b-value"] == [
         ["first.b-value", "1", "1", "id_taken"]
@@ -214,7 +214,7 @@ def killed(site: Site, times: int) -> Held:
 def metrics(site: Site) -> dict[str, float]:
     """The running process's figures, without the beginning of their names."""
     text = HTTP.get(f"http://127.0.0.1:{site.schemas['metrics_port']}/metrics").text
-    lines = [it.removeprefix("keyway_schemas_").rsplit(" ", 1) for it in text.splitlines()]
+    lines = [line.removeprefix("keyway_schemas_").rsplit(" ", 1) for line in text.splitlines()]
     return {name: float(value) for name, value in lines if not name.startswith("#")}
 
 
@@ -229,13 +229,17 @@ def status(site: Site) -> str:
 def test_killed_at_any_moment(site: Site, registry: str) -> None:
     source = killed(site, KILLS)
     expected = {
-        (subject.replace("acme-", "").replace("-value", ".b-value"), at): (it.id, not it.deleted)
-        for (subject, at), it in source.items()
+        (subject.replace("acme-", "").replace("-value", ".b-value"), at): (
+            held.id,
+            not held.deleted,
+        )
+        for (subject, at), held in source.items()
     }
     with site.running():
         wait_until(
             lambda: (
-                {place: (it["id"], it["live"]) for place, it in shown(registry).items()} == expected
+                {place: (row["id"], row["live"]) for place, row in shown(registry).items()}
+                == expected
             ),
             what="the contents of the source",
             deadline_s=60,
@@ -260,12 +264,12 @@ def test_killed_while_it_writes_a_log(
             return {}  # it is not there yet
         finally:
             reader.close()
-        own = [it for it in found if it.subject.startswith(site.name)]
-        return {it.place: (it.id, it.deleted) for it in own}
+        own = [held for held in found if held.subject.startswith(site.name)]
+        return {held.place: (held.id, held.deleted) for held in own}
 
     expected = {
-        (subject.replace("acme-", f"{site.name}-"), at): (it.id, it.deleted)
-        for (subject, at), it in source.items()
+        (subject.replace("acme-", f"{site.name}-"), at): (held.id, held.deleted)
+        for (subject, at), held in source.items()
     }
     assert expected
     with site.running():
@@ -276,7 +280,7 @@ def test_killed_while_it_writes_a_log(
 
 def _modes(registry: str, places: dict[tuple[str, int], Any]) -> set[str]:
     subjects = {subject for subject, _ in places} | {"_keyway-probe"}
-    return {it for it in subjects if "mode" in get(registry, f"/mode/{it}")}
+    return {subject for subject in subjects if "mode" in get(registry, f"/mode/{subject}")}
 
 
 @pytest.mark.deep

@@ -36,7 +36,9 @@ def node(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def limits(node: GatewayProcess) -> dict[str, dict[str, Any]]:
-    return {it["rule"]: it for it in httpx.get(f"http://{node.admin}/v1/limits").json()["limits"]}
+    return {
+        row["rule"]: row for row in httpx.get(f"http://{node.admin}/v1/limits").json()["limits"]
+    }
 
 
 def test_a_producer_is_slowed_down_and_another_is_not(

@@ -109,7 +109,7 @@ def test_each_client_gets_what_its_identity_may(
         deadline = time.monotonic() + patient_s(60)
         while marks[client] not in got:
             assert time.monotonic() < deadline, (got, node.gateway.log_tail())
-            got += [it.value() for it in consumer.consume(100, 0.2)]
+            got += [message.value() for message in consumer.consume(100, 0.2)]
         consumer.close()
         assert b"not mine" not in got
 
@@ -151,7 +151,9 @@ def test_others_are_told_that_they_are_not_let_in(
     config["error_cb"] = errors.append
     admin = AdminClient(config)
     deadline = time.monotonic() + patient_s(30)
-    while not (said := [it.str() for it in errors if it.code() == KafkaError._AUTHENTICATION]):
+    while not (
+        said := [error.str() for error in errors if error.code() == KafkaError._AUTHENTICATION]
+    ):
         assert time.monotonic() < deadline, errors
         admin.poll(0.1)
     assert "Authentication failed" in said[0]
@@ -173,9 +175,9 @@ def test_share_groups_obey_the_acls_of_the_identity(
     deadline = time.monotonic() + patient_s(60)
     while mark not in got:
         assert time.monotonic() < deadline, (got, node.gateway.log_tail())
-        got += [it.value() for it in owner.poll(0.5) if it.error() is None]
+        got += [message.value() for message in owner.poll(0.5) if message.error() is None]
         with suppress(KafkaException):  # she may not read the group
-            assert all(it.error() is not None for it in stranger.poll(0.1))
+            assert all(message.error() is not None for message in stranger.poll(0.1))
     for each in (stranger, owner):
         with suppress(KafkaException):
             each.close()
@@ -225,7 +227,7 @@ def test_limits_see_the_client_and_not_its_identity(node: IdentifiedNode) -> Non
     producer = Producer(librdkafka(node, "CERTIFICATE", "anna"))
     producer.list_topics(timeout=patient_s(30))
     shown = httpx.get(f"http://{node.gateway.admin}/v1/connections").json()["connections"]
-    principals = {it["principal"] for it in shown}
+    principals = {row["principal"] for row in shown}
     assert "CN=anna,OU=shop,C=DE" in principals
     assert not principals & {kafka_user(client) for client in CLIENTS}
 

@@ -71,7 +71,9 @@ def errors_of(line: WireClient) -> list[int]:
     """Of the topics of both clients."""
     asked: Message = {"Topics": [{"Name": name} for name in CLIENTS]}
     answer = line.call(ApiKey.METADATA, 9, {**asked, "AllowAutoTopicCreation": False})
-    return [{it["Name"]: it["ErrorCode"] for it in answer["Topics"]}[name] for name in CLIENTS]
+    return [
+        {topic["Name"]: topic["ErrorCode"] for topic in answer["Topics"]}[name] for name in CLIENTS
+    ]
 
 
 def test_nothing_is_answered_before_the_login(node: IdentifiedNode) -> None:
@@ -263,7 +265,7 @@ def test_who_is_revoked_is_let_go(node: IdentifiedNode) -> None:
             deadline_s=GONE_S,
         )
         assert errors_of(anna)[0] == 0, "a broken file changes nothing"
-        node.write_users({name: it for name, it in all_of_them.items() if name != "anna"})
+        node.write_users({name: user for name, user in all_of_them.items() if name != "anna"})
         assert anna.closed_within(patient_s(GONE_S))
         assert errors_of(bert)[1] == 0
         with WireClient(node.sasl) as line:

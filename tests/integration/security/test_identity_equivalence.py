@@ -96,11 +96,11 @@ def filled(fields: list[Field], version: int, name: str) -> Message:
 def settled(value: Any) -> Any:
     """Without what varies."""
     if isinstance(value, dict):
-        return {key: settled(it) for key, it in value.items() if key not in VARIES}
+        return {key: settled(inner) for key, inner in value.items() if key not in VARIES}
     if isinstance(value, str) and value.startswith("Request Request("):
         return "the broker's own words for this very request"
     if isinstance(value, list):
-        return [settled(it) for it in value]
+        return [settled(inner) for inner in value]
     return value
 
 
@@ -109,13 +109,13 @@ def compared(node: IdentifiedNode) -> list[tuple[int, int]]:
     asked = {"ClientSoftwareName": "tests", "ClientSoftwareVersion": "1"}
     with WireClient(node.guarded) as line:
         theirs = {
-            it["ApiKey"]: it["MaxVersion"]
-            for it in line.call(ApiKey.API_VERSIONS, 3, asked)["ApiKeys"]
+            api["ApiKey"]: api["MaxVersion"]
+            for api in line.call(ApiKey.API_VERSIONS, 3, asked)["ApiKeys"]
         }
     with WireClient(node.sasl) as line:
         ours = {
-            it["ApiKey"]: it["MaxVersion"]
-            for it in line.call(ApiKey.API_VERSIONS, 3, asked)["ApiKeys"]
+            api["ApiKey"]: api["MaxVersion"]
+            for api in line.call(ApiKey.API_VERSIONS, 3, asked)["ApiKeys"]
         }
     share = {key for key in ours if ApiKey(key).name.find("SHARE") >= 0}
     keys = sorted(ours.keys() & theirs.keys() & APIS.keys() - NOT_COMPARED - share)

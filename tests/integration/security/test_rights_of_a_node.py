@@ -128,7 +128,7 @@ def test_a_node_with_the_rights_of_the_page(
         status, answer = rest(gateway, f"/v1/settings?group={GROUP}", values, method="PUT")
         assert status == 200, answer
         status, answer = rest(gateway, f"/v1/settings?group={GROUP}")
-        (row,) = [it for it in answer["settings"] if it["name"] == "deliveries_max"]
+        (row,) = [setting for setting in answer["settings"] if setting["name"] == "deliveries_max"]
         assert (str(row["value"]), row["origin"]) == ("4", "kafka")
         status, answer = rest(gateway, "/health")
         assert (status, answer["reasons"]) == (200, [])

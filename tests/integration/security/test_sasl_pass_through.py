@@ -85,8 +85,8 @@ def front(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
         server = Server(settings, Topology(), {})
         async with server.running():
             stop.append(lambda: loop.call_soon_threadsafe(ended.set))
-            places = [it.bootstrap for it in server.listening.all.values()]
-            started.extend(f"{it.host}:{it.port}" for it in places if it is not None)
+            places = [listener.bootstrap for listener in server.listening.all.values()]
+            started.extend(f"{place.host}:{place.port}" for place in places if place is not None)
             ready.set()
             await ended.wait()
 

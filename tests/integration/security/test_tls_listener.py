@@ -69,7 +69,9 @@ class Node:
 
     def reloads(self) -> float:
         text = httpx.get(f"http://{self.process.admin}/metrics", timeout=60).text
-        return sum(float(it.split()[-1]) for it in text.splitlines() if it.startswith(RELOADS))
+        return sum(
+            float(line.split()[-1]) for line in text.splitlines() if line.startswith(RELOADS)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +100,9 @@ def test_a_coordinator_is_told_with_the_address_of_the_clients_listener(
         def known() -> list[tuple[int, str]]:
             found = client.call(ApiKey.FIND_COORDINATOR, 6, asked)["Coordinators"]
             return [
-                (it["NodeId"], f"{it['Host']}:{it['Port']}") for it in found if not it["ErrorCode"]
+                (coordinator["NodeId"], f"{coordinator['Host']}:{coordinator['Port']}")
+                for coordinator in found
+                if not coordinator["ErrorCode"]
             ]
 
         wait_until(lambda: len(known()) == len(keys), what="coordinators", deadline_s=60)

@@ -152,7 +152,11 @@ def test_windows_of_deleted_topics_leave_redis(
     )
     member.end_consume()
     member.close()
-    assert [it.value for it in member.deliveries if it.topic == anew] == [b"old", b"new", b"new"]
+    assert [delivery.value for delivery in member.deliveries if delivery.topic == anew] == [
+        b"old",
+        b"new",
+        b"new",
+    ]
 
 
 def topic_ids(redis: EmbeddedRedis) -> set[bytes]:

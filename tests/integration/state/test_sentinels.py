@@ -85,7 +85,7 @@ def test_a_primary_that_was_made_a_replica_is_left(site: SentinelSite, stores: S
         client = Redis.from_pool(read_address(site.url).pool())
         await client.set("some", "thing")
         port = await asyncio.to_thread(site.primary)
-        other = next(it for it in site.servers if it != port)
+        other = next(known for known in site.servers if known != port)
         with site.connected(port) as server:
             server.replicaof("127.0.0.1", str(other))
             failure = await applied(store, fence)

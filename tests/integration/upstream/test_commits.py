@@ -73,7 +73,7 @@ def test_a_group_of_many_partitions_is_committed_whatever_its_metadata(
             wanted = [Commit(tp, tp.partition, "x" * METADATA_CHARS_MAX) for tp in tps]
             assert await commits.commit(group, wanted) == [0] * count
             found = await commits.fetch_all(group)
-            assert {place: it.offset for place, it in found.items()} == {
+            assert {place: position.offset for place, position in found.items()} == {
                 (name, number): number for number in range(count)
             }
 

@@ -63,7 +63,7 @@ def test_a_position_that_somebody_committed(
     member.begin_consume()
     wait_for_committed(kafka, group, name, 0, RECORDS)
     member.end_consume()
-    assert sorted(it.offset for it in member.deliveries) == wanted
+    assert sorted(delivery.offset for delivery in member.deliveries) == wanted
     member.close()
 
 
@@ -89,7 +89,7 @@ def test_retention_ran_past_a_committed_position(
     member.begin_consume()
     wait_for_committed(kafka, group, name, 0, RECORDS)
     member.end_consume()
-    assert sorted(it.offset for it in member.deliveries) == [6, 8, 9]
+    assert sorted(delivery.offset for delivery in member.deliveries) == [6, 8, 9]
     member.close()
 
 
@@ -120,7 +120,7 @@ def test_a_topic_that_is_created_anew_while_the_group_reads(
         what="the records of the new topic",
         deadline_s=90,
     )
-    assert [(it.offset, it.value) for it in member.deliveries[RECORDS:]] == [
+    assert [(delivery.offset, delivery.value) for delivery in member.deliveries[RECORDS:]] == [
         (0, b"new-0"),
         (1, b"new-1"),
         (2, b"new-2"),

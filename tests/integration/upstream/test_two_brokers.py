@@ -113,7 +113,7 @@ def test_no_upstream_address_in_any_version_of_any_api(
         named = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": split_topic}]})
         offers = client.call(ApiKey.API_VERSIONS, 0, {})["ApiKeys"]
     topic_id = named["Topics"][0]["TopicId"]
-    offered = {it["ApiKey"]: (it["MinVersion"], it["MaxVersion"]) for it in offers}
+    offered = {offer["ApiKey"]: (offer["MinVersion"], offer["MaxVersion"]) for offer in offers}
     asked = 0
     gateways: set[bytes] = set()
     for address in (pair_gateway.bootstrap, *(pair_gateway.address_of(at) for at in (1, 2))):
@@ -143,10 +143,10 @@ def test_what_clients_learn(
     ours = {pair_gateway.address_of(at) for at in (1, 2)}
     admin = AdminClient({"bootstrap.servers": pair_gateway.bootstrap})
     listed = admin.list_topics(split_topic, timeout=60)
-    assert {f"{it.host}:{it.port}" for it in listed.brokers.values()} == ours
+    assert {f"{broker.host}:{broker.port}" for broker in listed.brokers.values()} == ours
     assert set(listed.brokers) == {1, 2}, "the ids are upstream's"
     described = admin.describe_cluster().result(20)
-    assert {f"{it.host}:{it.port}" for it in described.nodes} == ours
+    assert {f"{node.host}:{node.port}" for node in described.nodes} == ours
     assert {part.leader for part in listed.topics[split_topic].partitions.values()} == {1, 2}
     output = java_programs.run(
         "AdminChecks", pair_gateway.bootstrap, "java-pair", "2", seconds_max=60
@@ -174,7 +174,9 @@ def read_group(bootstrap: str, topic: str, group: str, count: int) -> set[bytes 
     values: set[bytes | None] = set()
     deadline = time.monotonic() + patient_s(40)
     while len(values) < count and time.monotonic() < deadline:
-        values |= {it.value() for it in consumer.consume(500, 0.2) if it.error() is None}
+        values |= {
+            message.value() for message in consumer.consume(500, 0.2) if message.error() is None
+        }
     consumer.close()
     return values
 
@@ -218,7 +220,10 @@ def test_share_fetch_at_a_broker_that_does_not_lead(
         assert parts[1].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
         row = answer["Responses"][0]["Partitions"][0]
         assert row["CurrentLeader"]["LeaderId"] == 2
-        addresses = {it["NodeId"]: f"{it['Host']}:{it['Port']}" for it in answer["NodeEndpoints"]}
+        addresses = {
+            endpoint["NodeId"]: f"{endpoint['Host']}:{endpoint['Port']}"
+            for endpoint in answer["NodeEndpoints"]
+        }
         assert addresses[2] == pair_gateway.address_of(2)
 
 
@@ -234,7 +239,10 @@ def test_produce_at_a_broker_that_does_not_lead(
     row = answer["Responses"][0]["PartitionResponses"][0]
     assert row["ErrorCode"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert row["CurrentLeader"]["LeaderId"] == 2
-    addresses = {it["NodeId"]: f"{it['Host']}:{it['Port']}" for it in answer["NodeEndpoints"]}
+    addresses = {
+        endpoint["NodeId"]: f"{endpoint['Host']}:{endpoint['Port']}"
+        for endpoint in answer["NodeEndpoints"]
+    }
     assert addresses[2] == pair_gateway.address_of(2)
 
 
@@ -291,7 +299,9 @@ def test_a_broker_stops_and_returns(
     wanted = places_on(bootstrap, split_topic)
 
     def arrived() -> bool:
-        return wanted <= {it.place for member in members for it in list(member.deliveries)}
+        return wanted <= {
+            delivery.place for member in members for delivery in list(member.deliveries)
+        }
 
     wait_until(arrived, what="every record at the share group", deadline_s=60)
     for member in members:

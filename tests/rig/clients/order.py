@@ -15,7 +15,7 @@ def by_key(deliveries: Iterable[Delivery]) -> dict[KeyPlace, list[Delivery]]:
     out.
     """
     found: dict[KeyPlace, list[Delivery]] = {}
-    for delivery in sorted(deliveries, key=lambda it: it.at_ns):
+    for delivery in sorted(deliveries, key=lambda taken: taken.at_ns):
         if delivery.key is not None:
             place = (delivery.topic, delivery.partition, delivery.key)
             found.setdefault(place, []).append(delivery)
@@ -52,7 +52,9 @@ def assert_never_backwards(deliveries: Iterable[Delivery]) -> None:
 
 def assert_one_of_a_key(batch: Sequence[Delivery]) -> None:
     """No two records of one key in one poll: at most one record of a key is in flight."""
-    keys = [(it.topic, it.partition, it.key) for it in batch if it.key is not None]
+    keys = [
+        (record.topic, record.partition, record.key) for record in batch if record.key is not None
+    ]
     twice = (
         sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
     )
@@ -64,4 +66,4 @@ def places(deliveries: Iterable[Delivery]) -> list[TopicPartitionOffset]:
 
 
 def _trail(sequence: Sequence[Delivery]) -> str:
-    return " ".join(f"{it.offset}@{it.member}" for it in sequence[:60])
+    return " ".join(f"{delivery.offset}@{delivery.member}" for delivery in sequence[:60])

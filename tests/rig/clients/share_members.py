@@ -207,7 +207,7 @@ class ShareMember:
             records += self.poll()
             if records and self.explicit:
                 break
-        came = [(it.offset, it.key, it.value) for it in records]
+        came = [(record.offset, record.key, record.value) for record in records]
         assert len(came) == count, f"{len(came)} of {count} within {within_s} s: {came}"
         return records
 

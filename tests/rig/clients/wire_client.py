@@ -158,7 +158,10 @@ class ShareSession:
             topic = found["Topics"][0]
             assert topic["ErrorCode"] == 0, topic
             self.topic_id = topic["TopicId"]
-            leaders = {it["PartitionIndex"]: it["LeaderId"] for it in topic["Partitions"]}
+            leaders = {
+                partition["PartitionIndex"]: partition["LeaderId"]
+                for partition in topic["Partitions"]
+            }
             mine = brokers[leaders[0]]
             self.partitions = sorted(at for at, node in leaders.items() if node == leaders[0])
             coordinator = self._coordinator(first)
@@ -367,7 +370,7 @@ def fetched_partitions(answer: Message) -> dict[int, Fetched]:
             found[part["PartitionIndex"]] = Fetched(
                 part["ErrorCode"],
                 part["AcknowledgeErrorCode"],
-                [(it.offset, it.key, it.value) for it in read_records(data or b"")],
+                [(record.offset, record.key, record.value) for record in read_records(data or b"")],
                 [(at, count) for first, last, count in ranges for at in range(first, last + 1)],
                 ranges,
                 data,

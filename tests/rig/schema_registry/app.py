@@ -80,8 +80,8 @@ def _flag(query: Query, name: str) -> bool:
 
 def subjects(app: App, query: Query, _body: JsonObject) -> Any:
     deleted, prefix = _flag(query, "deleted"), query.get("subjectPrefix", "")
-    found = {it.subject for it in app.registry.all() if deleted or not it.deleted}
-    made = sorted(it for it in found if it.startswith(prefix))
+    found = {stored.subject for stored in app.registry.all() if deleted or not stored.deleted}
+    made = sorted(subject for subject in found if subject.startswith(prefix))
     return made if made or not app.null_when_empty else None
 
 
@@ -100,7 +100,7 @@ def schema_text(app: App, query: Query, _body: JsonObject, subject: str, version
 
 def referenced_by(app: App, _query: Query, _body: JsonObject, subject: str, version: str) -> Any:
     found = app.registry.get(subject, version, deleted=True)
-    return sorted({it.id for it in app.registry.referenced_by(subject, found.version)})
+    return sorted({stored.id for stored in app.registry.referenced_by(subject, found.version)})
 
 
 def register(app: App, _query: Query, body: JsonObject, subject: str) -> Any:
@@ -122,7 +122,7 @@ def delete_subject(app: App, query: Query, _body: JsonObject, subject: str) -> A
 def schemas(app: App, query: Query, _body: JsonObject) -> Any:
     deleted, prefix = _flag(query, "deleted"), query.get("subjectPrefix", "")
     every = app.registry.beginning(prefix) if prefix else app.registry.all()
-    shown = [it.shown() for it in every if deleted or not it.deleted]
+    shown = [stored.shown() for stored in every if deleted or not stored.deleted]
     first = int(query.get("offset", "0"))
     limit = int(query.get("limit", "-1"))
     return shown[first : first + limit] if limit >= 0 else shown[first:]
@@ -136,9 +136,11 @@ def versions_of_id(app: App, query: Query, _body: JsonObject, id: str) -> Any:  
     deleted, context = _flag(query, "deleted"), context_of(query.get("subject", ""))
     app.registry.by_id(context, int(id))
     return [
-        {"subject": it.subject, "version": it.version}
-        for it in app.registry.all()
-        if it.id == int(id) and context_of(it.subject) == context and (deleted or not it.deleted)
+        {"subject": stored.subject, "version": stored.version}
+        for stored in app.registry.all()
+        if stored.id == int(id)
+        and context_of(stored.subject) == context
+        and (deleted or not stored.deleted)
     ]
 
 
@@ -186,7 +188,7 @@ def delete_mode(app: App, _query: Query, _body: JsonObject, subject: str = "") -
 
 
 def contexts(app: App, _query: Query, _body: JsonObject) -> Any:
-    return sorted({".", *(context_of(it) for it in app.registry.subjects)})
+    return sorted({".", *(context_of(subject) for subject in app.registry.subjects)})
 
 
 _ROUTES: list[tuple[str, str, Callable[..., Any]]] = [

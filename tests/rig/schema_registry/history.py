@@ -17,7 +17,7 @@ STEPS = 6
 
 def record(name: str, *fields: str) -> Schema:
     """An Avro record of texts."""
-    listed = [{"name": it, "type": "string", "default": ""} for it in fields]
+    listed = [{"name": field, "type": "string", "default": ""} for field in fields]
     return Schema("AVRO", json.dumps({"type": "record", "name": name, "fields": listed}))
 
 
@@ -27,18 +27,18 @@ def go_on(
     """STEPS more records of the primary's log; new ids grow from `first_id`."""
     for at in range(STEPS):
         subject = draw.choice(subjects)
-        versions = [it for it in source.values() if it.subject == subject]
-        live = [it for it in versions if not it.deleted]
+        versions = [stored for stored in source.values() if stored.subject == subject]
+        live = [stored for stored in versions if not stored.deleted]
         if live and draw.random() < 0.3:
             gone = replace(draw.choice(live), deleted=True)
             source[gone.place] = gone
             site.register([gone])
         elif len(versions) > len(live) and draw.random() < 0.5:
-            gone = next(it for it in versions if it.deleted)
+            gone = next(stored for stored in versions if stored.deleted)
             del source[gone.place]
             site.write([(schema_key(gone), None)])
         else:
-            new = max((it.version for it in versions), default=0) + 1
+            new = max((stored.version for stored in versions), default=0) + 1
             made = version(subject, new, first_id + at, record(f"R{first_id + at}", "f"))
             source[made.place] = made
             site.register([made])

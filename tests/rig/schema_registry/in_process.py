@@ -56,7 +56,7 @@ class MemoryLedger:
     async def load(self) -> Ledger:
         ledger = Ledger()
         entries = (decode(key, value) for key, value in self.records.items())
-        ledger.apply(it for it in entries if it is not None)
+        ledger.apply(entry for entry in entries if entry is not None)
         return ledger
 
     async def note(self, entries: Iterable[Entry]) -> None:

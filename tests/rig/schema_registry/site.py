@@ -106,7 +106,7 @@ class Site:
         produce(
             self.kafka,
             self.topic_a,
-            [schema_record(it, deleted=it.deleted) for it in versions],
+            [schema_record(stored, deleted=stored.deleted) for stored in versions],
             partition=0,
         )
 

@@ -28,9 +28,9 @@ async def listening(serve: Serve) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        left = [it for it in connections if it is not None]
-        for it in left:
-            it.cancel()
+        left = [opened for opened in connections if opened is not None]
+        for opened in left:
+            opened.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await asyncio.sleep(0)  # closed transports tell their sockets in the next turn
 

@@ -64,7 +64,9 @@ class Registry:
 
     def of(self, subject: str, *, deleted: bool) -> dict[int, Stored]:
         found = self.subjects.get(subject, {})
-        shown = {at: it for at, it in sorted(found.items()) if deleted or not it.deleted}
+        shown = {
+            at: stored for at, stored in sorted(found.items()) if deleted or not stored.deleted
+        }
         if not shown:
             raise RegistryError(404, 40401, f"Subject '{subject}' not found.")
         return shown
@@ -93,17 +95,17 @@ class Registry:
         schema = self.schema_of(body)
         if subject not in self.subjects:
             raise RegistryError(404, 40401, f"Subject '{subject}' not found.")
-        for it in self.subjects[subject].values():
-            if it.schema == schema and (deleted or not it.deleted):
-                return it
+        for stored in self.subjects[subject].values():
+            if stored.schema == schema and (deleted or not stored.deleted):
+                return stored
         raise RegistryError(404, 40403, "Schema not found")
 
     def referenced_by(self, subject: str, version: int) -> list[Stored]:
         return [
-            it
-            for it in self.all()
-            if not it.deleted
-            for reference in it.schema.get("references", ())
+            stored
+            for stored in self.all()
+            if not stored.deleted
+            for reference in stored.schema.get("references", ())
             if (reference["subject"], reference["version"]) == (subject, version)
         ]
 
@@ -120,9 +122,9 @@ class Registry:
             schema["schemaType"] = body["schemaType"]
         if body.get("references"):
             schema["references"] = body["references"]
-            for it in schema["references"]:
-                if it["version"] not in self.subjects.get(it["subject"], {}):
-                    named = f"{it['subject']} version {it['version']}"
+            for reference in schema["references"]:
+                if reference["version"] not in self.subjects.get(reference["subject"], {}):
+                    named = f"{reference['subject']} version {reference['version']}"
                     raise RegistryError(422, 42201, f"reference {named} does not exist")
         if "schemaType" not in schema and "references" not in schema:
             try:
@@ -148,9 +150,9 @@ class Registry:
                 )
             number = int(explicit)
         else:
-            for it in self.subjects.get(subject, {}).values():
-                if it.schema == schema and not it.deleted:
-                    return it.id
+            for stored in self.subjects.get(subject, {}).values():
+                if stored.schema == schema and not stored.deleted:
+                    return stored.id
             self._check_compatible(subject, schema)
             known = self.by_text.get((context, text))
             number = self.last_id.get(context, 0) + 1 if known is None else known
@@ -166,7 +168,11 @@ class Registry:
 
     def _check_compatible(self, subject: str, schema: JsonObject) -> None:
         level = self.config.get(subject, self.config.get("", "BACKWARD"))
-        live = [it for _, it in sorted(self.subjects.get(subject, {}).items()) if not it.deleted]
+        live = [
+            stored
+            for _, stored in sorted(self.subjects.get(subject, {}).items())
+            if not stored.deleted
+        ]
         if level != "NONE" and live and not self.compatible(schema, live[-1].schema):
             text = "Schema being registered is incompatible with an earlier schema for subject"
             raise RegistryError(409, 409, f'{text} "{subject}"')
@@ -183,38 +189,38 @@ class Registry:
     # ------------------------------------------------------------------------------------- deleting
 
     def delete(self, subject: str, version: str, *, permanent: bool) -> int:
-        it = self.get(subject, version, deleted=permanent)
+        stored = self.get(subject, version, deleted=permanent)
         if self.mode_of(subject) == "READONLY":
             raise RegistryError(422, 42205, f"Subject {subject} is in read-only mode")
-        if self.referenced_by(subject, it.version):
-            named = f"{subject} version {it.version}"
+        if self.referenced_by(subject, stored.version):
+            named = f"{subject} version {stored.version}"
             raise RegistryError(422, 42206, f"One or more references exist to the schema {named}.")
         if not permanent:
-            it.deleted = True
-        elif not it.deleted:
+            stored.deleted = True
+        elif not stored.deleted:
             raise RegistryError(
                 404,
                 40407,
-                f"Subject '{subject}' Version {it.version} was not deleted first before being"
+                f"Subject '{subject}' Version {stored.version} was not deleted first before being"
                 " permanently deleted",
             )
         else:
-            self._remove(it)
-        return it.version
+            self._remove(stored)
+        return stored.version
 
-    def _remove(self, it: Stored) -> None:
-        del self.subjects[it.subject][it.version]
-        if not self.subjects[it.subject]:
-            del self.subjects[it.subject]
-            self.names.remove(it.subject)
-        context = context_of(it.subject)
-        if not any(o.id == it.id and context_of(o.subject) == context for o in self.all()):
-            del self.ids[context, it.id]
-            self.by_text.pop((context, json.dumps(it.schema, sort_keys=True)), None)
+    def _remove(self, stored: Stored) -> None:
+        del self.subjects[stored.subject][stored.version]
+        if not self.subjects[stored.subject]:
+            del self.subjects[stored.subject]
+            self.names.remove(stored.subject)
+        context = context_of(stored.subject)
+        if not any(o.id == stored.id and context_of(o.subject) == context for o in self.all()):
+            del self.ids[context, stored.id]
+            self.by_text.pop((context, json.dumps(stored.schema, sort_keys=True)), None)
 
     def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         found = self.of(subject, deleted=permanent)
-        if permanent and any(not it.deleted for it in found.values()):
+        if permanent and any(not stored.deleted for stored in found.values()):
             raise RegistryError(
                 404,
                 40405,

@@ -64,7 +64,9 @@ def test_the_level_is_the_least_that_is_logged() -> None:
 
 
 def test_what_a_client_makes_long_is_cut() -> None:
-    (long,) = [it for it in map(json.loads, lines("json", "debug")) if it["event"] == "long"]
+    (long,) = [
+        event for event in map(json.loads, lines("json", "debug")) if event["event"] == "long"
+    ]
     assert long["text"] == "x" * TEXT_CHARS_MAX + "... (40,000 characters)"
 
 

@@ -42,7 +42,7 @@ def applied(transport: httpx.AsyncBaseTransport, *writes: Write) -> list[Reason 
         target = RestTarget(RestClient(URL, Sent(transport)))
         await target.read([])
         refusals = await target.apply(writes)
-        return [None if it is None else it.reason for it in refusals]
+        return [None if refusal is None else refusal.reason for refusal in refusals]
 
     return asyncio.run(run())
 
@@ -50,7 +50,7 @@ def applied(transport: httpx.AsyncBaseTransport, *writes: Write) -> list[Reason 
 def test_registered_and_read_back() -> None:
     app = App()
     assert applied(InProcess(app), Register(A), Register(A2), Register(B)) == [None, None, None]
-    assert {(it.subject, it.version, it.id) for it in app.registry.all()} == {
+    assert {(stored.subject, stored.version, stored.id) for stored in app.registry.all()} == {
         ("a-value", 1, 40),
         ("a-value", 2, 41),
         ("b-value", 1, 42),
@@ -74,7 +74,7 @@ def test_an_id_that_is_ignored_is_taken_back_and_nothing_more_is_tried() -> None
     app.registry.config[""] = "NONE"
     reasons = applied(Between(app, without_id), Register(A), Register(A2), Register(B))
     assert reasons == [Reason.ID_IGNORED] * 3
-    assert [(it.subject, it.schema["schema"]) for it in app.registry.all()] == [
+    assert [(stored.subject, stored.schema["schema"]) for stored in app.registry.all()] == [
         ("a-value", '"long"')
     ]
 
@@ -89,7 +89,7 @@ def test_a_text_that_is_stored_otherwise_is_taken_back() -> None:
         return await answer(request)
 
     assert applied(Between(app, changed), Register(A), Register(A2)) == [Reason.READ_BACK, None]
-    assert [it.version for it in app.registry.all()] == [2]
+    assert [stored.version for stored in app.registry.all()] == [2]
 
 
 def test_only_the_own_remains_are_taken_back() -> None:
@@ -106,7 +106,7 @@ def test_only_the_own_remains_are_taken_back() -> None:
         return answered
 
     assert applied(Between(app, meanwhile), Register(A)) == [Reason.ID_IGNORED]
-    assert [it.schema for it in app.registry.all()] == [{"schema": '["string", "null"]'}]
+    assert [stored.schema for stored in app.registry.all()] == [{"schema": '["string", "null"]'}]
 
 
 def test_a_text_with_other_white_space_and_key_order_is_the_same() -> None:
@@ -170,8 +170,8 @@ def test_a_registry_that_answers_nonsense_is_away(nonsense: httpx.Response) -> N
 @pytest.mark.parametrize(
     ("route", "body"),
     [
-        *((it, b'{"status": "up"}') for it in ("/config", "/mode")),
-        *((it, b'{"mode": 7, "compatibilityLevel": 7}') for it in ("/config", "/mode")),
+        *((path, b'{"status": "up"}') for path in ("/config", "/mode")),
+        *((path, b'{"mode": 7, "compatibilityLevel": 7}') for path in ("/config", "/mode")),
         ("/config", b"[]"),
         ("/config", b""),
         ("/mode", b"7"),

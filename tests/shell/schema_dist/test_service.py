@@ -54,7 +54,7 @@ class Server:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             line, *headers = head.split("\r\n")
-            sizes = [it for it in headers if it.lower().startswith("content-length:")]
+            sizes = [header for header in headers if header.lower().startswith("content-length:")]
             body = await reader.readexactly(int(sizes[0].split(":")[1]) if sizes else 0)
             await asyncio.sleep(self.late_s)
             path, _, query = line.split()[1].partition("?")
@@ -107,17 +107,17 @@ def test_a_registry_that_is_too_late_is_tried_again_and_delays_no_other(
             late.late_s = 0
             await until(lambda: late.has("s.b-value"))
             await until(lambda: ledgers["late"].reports[-1]["problem"] is None)
-            for it in running:
-                it.cancel()
+            for task in running:
+                task.cancel()
 
     asyncio.run(run())
     first, *_, last = ledgers["late"].reports
     assert first["target"] == "late"
     assert "no answer in time" in first["problem"]
     assert (last["in_sync"], last["behind"]) == (1, 0)
-    assert [it["problem"] for it in ledgers["quick"].reports] == [None]
-    assert {it["target"] for it in told} == {"late"}
-    assert all("no answer in time" in it["error"] for it in told)
+    assert [report["problem"] for report in ledgers["quick"].reports] == [None]
+    assert {line["target"] for line in told} == {"late"}
+    assert all("no answer in time" in line["error"] for line in told)
     assert metrics.registry.get_sample_value(
         "keyway_schemas_failed_rounds_total", {"target": "quick"}
     ) in (None, 0.0)

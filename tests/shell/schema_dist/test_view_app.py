@@ -227,7 +227,7 @@ def test_every_route(method: str, path: str, body: Any, answer: Any) -> None:
 
 def test_schemas_by_page() -> None:
     status, found, _ = Rig(None).ask("GET", "/schemas?deleted=true&limit=1")
-    assert (status, [it["subject"] for it in found]) == (200, ["gone-value"])
+    assert (status, [row["subject"] for row in found]) == (200, ["gone-value"])
     status, found, _ = Rig(None).ask("GET", "/schemas?latestOnly=true&subjectPrefix=orders")
     assert found == [{"subject": "orders-value", "version": 1, "id": 5, **STRING}]
 

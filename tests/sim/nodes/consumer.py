@@ -233,7 +233,9 @@ class Session:
         world, rng = self.world, self.world.rng
         view = self.consumer.view
         led = [] if view is None else view.led_by(self.broker)
-        named = [] if view is None else [it for it in led if it not in self.named]
+        named = (
+            [] if view is None else [partition for partition in led if partition not in self.named]
+        )
         self.named.update(named)
         acks = {} if self.epoch == OPEN_EPOCH else self._taken()
         sent_ms = world.timeline.now_ms

@@ -127,7 +127,7 @@ class Judge:
             raise CheckFailure("TakingTurns", f"{key} at {generation}: {before} and {node}")
 
     def leader_moved(self, partition: int) -> None:
-        self.turns = {key: it for key, it in self.turns.items() if key.partition != partition}
+        self.turns = {key: turn for key, turn in self.turns.items() if key.partition != partition}
 
     def fenced(self, node: str) -> None:  # noqa: ARG002
         self.fenced_ms.append(self.timeline.now_ms)
@@ -144,7 +144,11 @@ class Judge:
         it has exactly one.
         """
         now_ms = self.timeline.now_ms
-        up = [it for it in processes if not it.dead and it.server.listens and not it.leaving]
+        up = [
+            process
+            for process in processes
+            if not process.dead and process.server.listens and not process.leaving
+        ]
         quiet_ms = now_ms - self.disturbed_ms
         bound_ms = SESSION_MS + MOVED_MS
         if self.away_ms and now_ms - self.away_ms < 2 * SESSION_MS + DOUBTS_MS:
@@ -152,7 +156,11 @@ class Judge:
         if not up or quiet_ms < bound_ms:
             return
         for broker in brokers:
-            owners = [it for it in up if it.owners.standing(broker) is not Standing.ELSEWHERE]
+            owners = [
+                process
+                for process in up
+                if process.owners.standing(broker) is not Standing.ELSEWHERE
+            ]
             if len(owners) != 1:
-                views = {it.name: it.owners.routing for it in up}
+                views = {process.name: process.owners.routing for process in up}
                 raise CheckFailure("OneOwner", f"{broker}: {owners} after {quiet_ms} ms: {views}")

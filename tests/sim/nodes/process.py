@@ -101,7 +101,7 @@ class Server:
 
     def __init__(self, world: World, name: str) -> None:
         brokers = range(1, world.options.brokers + 1)
-        self.addresses = {it: Address(name, PORT + it) for it in brokers}
+        self.addresses = {broker: Address(name, PORT + broker) for broker in brokers}
         self.elsewhere: dict[int, Address] = {}
         self.lines: dict[int, Line] = {}
         self.listens = False

@@ -240,7 +240,7 @@ class Link:
         def work() -> list[tuple[bytes, dict[bytes, bytes]]]:
             log = self.redis.streams.get(key, [])
             first = 0 if min == "-" else int(min.split("-")[1]) + 1
-            return [it for it in log if int(it[0].split(b"-")[1]) >= first][:count]
+            return [entry for entry in log if int(entry[0].split(b"-")[1]) >= first][:count]
 
         return await self.ask(work)
 

@@ -50,7 +50,7 @@ class Trouble:
     def _orders(self) -> None:
         """Operators ask any node."""
         faults, rng, world = self.world.faults, self.world.rng, self.world
-        nodes = [it for it in world.living() if it.server.listens]
+        nodes = [process for process in world.living() if process.server.listens]
         if not nodes:
             return
         asked, name = rng.choice(nodes), rng.choice(nodes).name

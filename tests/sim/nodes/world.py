@@ -63,8 +63,10 @@ class World:
         self.redis = SharedRedis(self.timeline, self.rng)
         self.redis.skew_us = self._skew_ms() * 1_000
         self.commits = ScriptedCommits()
-        self.records: dict[int, list[bytes | None]] = {it: [] for it in range(options.partitions)}
-        self.leaders = {it: self.any_broker() for it in self.records}
+        self.records: dict[int, list[bytes | None]] = {
+            partition: [] for partition in range(options.partitions)
+        }
+        self.leaders = {partition: self.any_broker() for partition in self.records}
         self.coordinator = self.any_broker()
         self.topology = self.topology_now()
         self.judge = Judge(
@@ -100,11 +102,11 @@ class World:
         return self.rng.randint(1, self.options.brokers)
 
     def topology_now(self) -> Topology:
-        parts = {it: PartitionInfo(leader, 0) for it, leader in self.leaders.items()}
+        parts = {partition: PartitionInfo(leader, 0) for partition, leader in self.leaders.items()}
         brokers = range(1, self.options.brokers + 1)
         return Topology(
             cluster_id="c",
-            brokers={it: Broker(it, "upstream", PORT + it) for it in brokers},
+            brokers={broker: Broker(broker, "upstream", PORT + broker) for broker in brokers},
             topics={TOPIC: Topic(TOPIC, TOPIC_ID, parts)},
             names={TOPIC_ID: TOPIC},
         )
@@ -186,7 +188,7 @@ class World:
             if event in BUGS:
                 self.failed(AssertionError(f"{event}: {line}"))
             if self.verbose:
-                rest = {name: it for name, it in line.items() if name != "event"}
+                rest = {name: value for name, value in line.items() if name != "event"}
                 self.say(f"  {event}", f"{method} {rest}")
             raise structlog.DropEvent
 
@@ -220,14 +222,14 @@ class World:
     # ---------------------------------------------------------------------------------------- nodes
 
     def living(self) -> list[Process]:
-        return [it for it in self.processes if not it.dead]
+        return [process for process in self.processes if not process.dead]
 
     def may_spare(self, name: str) -> bool:
         return len(self.wanted) > 1 and name in self.wanted
 
     def start_later(self, name: str, delay_ms: int) -> None:
         def start() -> None:
-            if name in self.wanted and all(it.name != name for it in self.living()):
+            if name in self.wanted and all(process.name != name for process in self.living()):
                 self.judge.disturbed()
                 Process(self, name, self._skew_ms())
                 self.note("Started", name)
@@ -252,7 +254,7 @@ class World:
 
     async def metadata(self) -> View | None:
         """From any node of the bootstrap list. None: nobody answers."""
-        nodes = [it for it in self.living() if it.server.listens and not it.cut_off]
+        nodes = [living for living in self.living() if living.server.listens and not living.cut_off]
         if not nodes:
             return None
         process = self.rng.choice(nodes)
@@ -265,7 +267,7 @@ class World:
         def asked() -> None:
             names = {broker: at.host for broker, at in process.server.shown.items()}
             partitions = self.topology.topics[TOPIC].partitions
-            leaders = {it: info.leader for it, info in partitions.items()}
+            leaders = {partition: info.leader for partition, info in partitions.items()}
             view = View(names, leaders, self.coordinator)
             self.timeline.after(1, lambda: answered(view))
 
@@ -274,7 +276,7 @@ class World:
         return await answer
 
     def connect(self, node: str | None, broker: int) -> Line | None:
-        found = [it for it in self.living() if it.name == node]
+        found = [process for process in self.living() if process.name == node]
         if not found or not found[0].server.listens or found[0].cut_off:
             return None
         self.lines += 1
@@ -320,7 +322,7 @@ class World:
     def _finished(self) -> bool:
         if self.produced < self.options.records:
             return False
-        cursors = {key.partition: it.cursor for key, it in self.redis.store.windows.items()}
+        cursors = {key.partition: window.cursor for key, window in self.redis.store.windows.items()}
         return all(cursors.get(at, 0) == len(log) for at, log in self.records.items())
 
     def _check_end(self, began_ms: int) -> None:
@@ -332,13 +334,13 @@ class World:
             raise CheckFailure("TakingTurns", f"still fenced when all is calm: {fenced}")
 
     def _why_stuck(self) -> str:
-        windows = {key.partition: it.cursor for key, it in self.redis.store.windows.items()}
+        windows = {key.partition: window.cursor for key, window in self.redis.store.windows.items()}
         ends = {at: len(log) for at, log in self.records.items()}
-        owners = {it.name: it.owners.routing for it in self.living()}
+        owners = {process.name: process.owners.routing for process in self.living()}
         said = [
-            f"{it.name}: {window!r} {window.life!r} leader {window.leader}"
-            for it in self.living()
-            for window in it.table.all()
+            f"{process.name}: {window!r} {window.life!r} leader {window.leader}"
+            for process in self.living()
+            for window in process.table.all()
         ]
         return f"cursors {windows} of {ends}; {owners}; {said}; {self.leaders}"
 

@@ -123,7 +123,7 @@ class World:
         self.producers = [Producer([], options.before) for _ in range(3)]
         for number in range(options.keys):
             self.rng.choice(self.producers).keys.append(b"key-%d" % number)
-        self.producers = [it for it in self.producers if it.keys]
+        self.producers = [producer for producer in self.producers if producer.keys]
         self.windows = [self._window(partition) for partition in range(options.after)]
 
     # ---------------------------------------------------------------------------------- the windows
@@ -143,7 +143,7 @@ class World:
     def _handle(self, window: Window, event: Event) -> None:
         step = window.core.handle(event)
         window.unstored += step.changes
-        window.effects += [it for it in step.effects if isinstance(it, Delivered)]
+        window.effects += [effect for effect in step.effects if isinstance(effect, Delivered)]
 
     def _crash(self, window: Window) -> None:
         """Steps that are not stored are lost, or the last ones are stored and told. The consumer
@@ -170,7 +170,7 @@ class World:
         for effect in window.effects:
             for offset in effect.offsets:
                 self._delivered(*self.logs[window.partition][offset])
-        window.acks += [offset for it in window.effects for offset in it.offsets]
+        window.acks += [offset for delivered in window.effects for offset in delivered.offsets]
         window.effects, window.confirming = [], []
 
     def _note_settled(self, window: Window) -> None:
@@ -310,7 +310,7 @@ class World:
                     self.logs[partition].append((key, number))
 
     def _finished(self) -> bool:
-        if self.left or any(sent for it in self.producers for sent in it.sent.values()):
+        if self.left or any(sent for producer in self.producers for sent in producer.sent.values()):
             return False
         return all(
             window.stored.cursor == len(log)

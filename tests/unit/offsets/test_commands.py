@@ -25,9 +25,11 @@ def test_rows_of_a_group_and_of_a_topic(
     group: str | None, topic: str | None, expected: str
 ) -> None:
     places = ("gt", "gu", "ht", "hu")
-    rows = tuple({"group": it[0], "topic": it[1], "at": at} for at, it in enumerate(places))
+    rows = tuple(
+        {"group": place[0], "topic": place[1], "at": at} for at, place in enumerate(places)
+    )
     found = Status(rows, ("b: away",)).of(group, topic)
-    assert "".join(str(it["at"]) for it in found.rows) == expected
+    assert "".join(str(row["at"]) for row in found.rows) == expected
     assert found.away == ("b: away",)
 
 
@@ -37,6 +39,6 @@ def test_only_the_cluster_that_is_named_is_asked(tmp_path: Path) -> None:
     config = load(path)
     for cluster, asked in ((None, ["a", "b"]), ("b", ["b"])):
         found = Decisions(config, cluster).look(within_s=0.1)
-        assert found.away == tuple(f"{it}: no answer yet, after 0.1 s" for it in asked)
+        assert found.away == tuple(f"{name}: no answer yet, after 0.1 s" for name in asked)
     with pytest.raises(ConfigError, match="no cluster z: there are a, b"):
         Decisions(config, "z")

@@ -73,7 +73,7 @@ def try_once(committer: Committer, entries: list[Entry]) -> None:
 
 def positions(client: MemoryClient) -> list[int]:
     places = [(group, "topic", 0) for group in GROUPS]
-    return [client.positions[it].offset for it in places if it in client.positions]
+    return [client.positions[place].offset for place in places if place in client.positions]
 
 
 @pytest.mark.parametrize("failure", [AWAY, FAILED], ids=["away", "refused"])
@@ -87,7 +87,7 @@ def test_a_commit_that_failed_once_is_made_later(failure: ClusterAway | Refused)
     later = [entry(group, 12, 4_000) for group in GROUPS]
     try_once(committer, later)
     assert positions(client)[0] == 6
-    assert [it.refusals for it in committer.apply(later)] == [(), ()]
+    assert [outcome.refusals for outcome in committer.apply(later)] == [(), ()]
     assert positions(client) == [12, 12]
 
 

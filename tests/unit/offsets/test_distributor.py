@@ -174,7 +174,7 @@ def test_a_round_looks_again_at_some_groups_and_each_has_its_turn(
     """All 10,000 places of a large cluster in each round were a tenth of its CPU."""
     monkeypatch.setattr("offsets.distributor.PLACES_AT_ONCE", 2)
     client = MemoryClient("B", now_ms=9_000)
-    places = [(f"group-{it}", "topic", 0) for it in range(5)]
+    places = [(f"group-{number}", "topic", 0) for number in range(5)]
     client.positions |= {place: Committed(6, "", 5_000) for place in places}
     distributor = distributor_on(client)
     count = 0

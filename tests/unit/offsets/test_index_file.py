@@ -29,7 +29,7 @@ def index(end: int = 5, *, life: str = "id") -> PartitionIndex:
 def ends(path: Path, seals: Seals = OLD) -> dict[Partition, int]:
     """Of the indexes that come back."""
     file = IndexFile(path, seals)
-    found = {it: one.end for it, one in file.load([PLACE, OTHER]).items()}
+    found = {place: one.end for place, one in file.load([PLACE, OTHER]).items()}
     file.close()
     return found
 

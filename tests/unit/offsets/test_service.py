@@ -44,7 +44,7 @@ def test_own_groups_never_follow() -> None:
     found = config(groups={"include": ["*"], "exclude": ["test-*"]})
     wanted = followed_group(found, ClusterClient(found.clusters[0]))
     names = ("billing", "test-1", "keyway-link-ams-level-1", "spark-kafka-source-1", "__amazon")
-    assert [it for it in names if wanted(it)] == ["billing"]
+    assert [name for name in names if wanted(name)] == ["billing"]
 
 
 def test_no_round_before_the_board_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,9 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
 
     def facts(topics: set[str]) -> dict[str, TopicFacts]:
         asked.update(topics)
-        return {it: TopicFacts(partitions=1, create_time=True, topic_id="life") for it in topics}
+        return {
+            topic: TopicFacts(partitions=1, create_time=True, topic_id="life") for topic in topics
+        }
 
     monkeypatch.setattr(service.board, "ensure", lambda: None)
     monkeypatch.setattr(service.board, "read", read)
@@ -114,9 +116,9 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
     def facts(topics: set[str]) -> dict[str, TopicFacts]:
         asked.append(set(topics))
         return {
-            it: TopicFacts(partitions=1, create_time=True, topic_id="life")
-            for it in topics
-            if it != "gone"
+            topic: TopicFacts(partitions=1, create_time=True, topic_id="life")
+            for topic in topics
+            if topic != "gone"
         }
 
     monkeypatch.setattr(service.client, "facts", facts)
@@ -135,7 +137,11 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
         service._refreshed = None
         service._refresh()
     assert asked[1:] == [{"c", "d"}, {"gone"}]
-    assert [[topic for topic, _ in it] for it in looked] == [["a", "b"], ["c", "d"], ["gone"]]
+    assert [[topic for topic, _ in portion] for portion in looked] == [
+        ["a", "b"],
+        ["c", "d"],
+        ["gone"],
+    ]
     assert sorted(service.committer.facts) == ["a", "b", "c", "d"], "of the others they are kept"
     service.partitions.outdated = {"d"}
     tell("e")
@@ -147,7 +153,7 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
 def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> None:
     service = Service(config(groups={"include": ["*"]}), "ams")
     ids: dict[str, str | Away] = {"ams": "1", "fra": Away("no answer")}
-    service._identities = Identities(service.config, lambda it: ids[it.name])
+    service._identities = Identities(service.config, lambda cluster: ids[cluster.name])
     written: list[str] = []
     board = SimpleNamespace(
         client=SimpleNamespace(name="fra"), write_told=lambda _: written.append("fra")

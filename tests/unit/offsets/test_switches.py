@@ -19,7 +19,7 @@ from tests.rig.offsets_in_memory import MemoryClient
 
 CONFIG = ClustersConfig.model_validate(
     {
-        "clusters": [{"name": it, "bootstrap_servers": "127.0.0.1:1"} for it in "ABC"],
+        "clusters": [{"name": name, "bootstrap_servers": "127.0.0.1:1"} for name in "ABC"],
         "tree": {"level": 2, "children": ["B", {"level": 1, "children": ["A", "C"]}]},
     }
 )
@@ -54,7 +54,9 @@ def copied(position: int) -> dict[str, Any]:
 def test_the_cluster_of_the_link_tells_of_the_switch() -> None:
     switches, board = switches_of("B", **{"switch/B-level-2": ORDER})
     switches.look()
-    assert [it.done for it in board.state.switches.values()] == [False], "it is only ordered"
+    assert [switch.done for switch in board.state.switches.values()] == [False], (
+        "it is only ordered"
+    )
     tell(switches, "link/B-level-2", {"generation": 1, "target": "C"})
     switches.look()
     assert list(board.state.switches.values()) == [TOLD]

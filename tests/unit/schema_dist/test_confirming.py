@@ -63,7 +63,7 @@ class World:
         self._hard = hard_deletes
 
     def live(self) -> int:
-        return sum(not it.deleted for it in self.target.registry.all())
+        return sum(not version.deleted for version in self.target.registry.all())
 
     def held(self) -> int:
         return len(list(self.target.registry.all()))
@@ -81,8 +81,8 @@ class World:
         )
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(it)
-                for it in (
+                tasks.create_task(job)
+                for job in (
                     confirming.run(news.again),
                     follow(RestReader(client), news, metrics, 5_000),
                     Follower(parts, "a", metrics, may).run(news),
@@ -92,8 +92,8 @@ class World:
             made = scenario()
             if asyncio.iscoroutine(made):
                 await made
-            for it in running:
-                it.cancel()
+            for task in running:
+                task.cancel()
 
 
 async def until(done: Callable[[], bool], within_s: float = 30.0) -> None:

@@ -77,7 +77,7 @@ def test_a_schema_with_those_it_refers_to() -> None:
     )
     found = fetched(registry)
     assert (found.kind, found.text) == ("AVRO", "top")
-    assert [tuple(it) for it in found.references] == [("a", "text a"), ("b", "text b")]
+    assert [tuple(pair) for pair in found.references] == [("a", "text a"), ("b", "text b")]
     assert registry.asked.count("/subjects/a/versions/1") == 1
 
 

@@ -32,29 +32,29 @@ class Scripted:
 
 def made(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> Lease:
     monkeypatch.setattr(lease, "_POLL_S", 0.0)
-    it = Lease({"bootstrap.servers": "127.0.0.1:1"}, "t", group="g", session_ms=10_000)
-    it._lease = cast(Any, Scripted(*answers))
-    return it
+    held = Lease({"bootstrap.servers": "127.0.0.1:1"}, "t", group="g", session_ms=10_000)
+    held._lease = cast(Any, Scripted(*answers))
+    return held
 
 
 def test_a_frozen_process_waits_for_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        it = made(monkeypatch, False, True, True)
-        await it.take()
-        await it.still_ours()
-        it._held_s -= 6.0  # frozen for more than half a session
-        writing = asyncio.ensure_future(it.still_ours())
+        held = made(monkeypatch, False, True, True)
+        await held.take()
+        await held.still_ours()
+        held._held_s -= 6.0  # frozen for more than half a session
+        writing = asyncio.ensure_future(held.still_ours())
         for _ in range(20):
             await asyncio.sleep(0)
         assert not writing.done()
-        assert await it._poll()
+        assert await held._poll()
         await writing
-        it._held_s -= 6.0
-        writing = asyncio.ensure_future(it.still_ours())
+        held._held_s -= 6.0
+        writing = asyncio.ensure_future(held.still_ours())
         with pytest.raises(LeaseError, match="is lost"):
-            await it.keep()
+            await held.keep()
         assert not writing.done()
         writing.cancel()
-        await it.release()
+        await held.release()
 
     asyncio.run(run())

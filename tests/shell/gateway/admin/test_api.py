@@ -107,11 +107,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def operations() -> list[Any]:
     schema = schemathesis.openapi.from_dict(document())
     found = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
-    return [it for it in found if it.path != ENDLESS]
+    return [operation for operation in found if operation.path != ENDLESS]
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("operation", operations(), ids=lambda it: f"{it.method} {it.path}")
+@pytest.mark.parametrize(
+    "operation", operations(), ids=lambda described: f"{described.method} {described.path}"
+)
 def test_every_answer_is_one_of_the_description(
     served: Served, operation: Any, mode: GenerationMode
 ) -> None:

@@ -49,7 +49,7 @@ def test_the_clusters_of_the_file(tmp_path: Path) -> None:
         "level": 2,
         "children": [{"level": 1, "children": ["ams", "fra"]}, "nyc"],
     }
-    assert [(it["source"], it["level"], it["targets"]) for it in found["links"]] == [
+    assert [(link["source"], link["level"], link["targets"]) for link in found["links"]] == [
         ("ams", 1, ["fra"]),
         ("ams", 2, ["nyc"]),
         ("fra", 1, ["ams"]),
@@ -176,7 +176,7 @@ def test_a_cluster_that_hangs_is_named_and_holds_up_nobody(tmp_path: Path) -> No
         file.write_text(FILE.replace("127.0.0.1:1", f"127.0.0.1:{silent.getsockname()[1]}", 1))
         config = load(file)
         links = Links(config).look(within_s=0.1)
-        assert [(it["link"], it["state"]) for it in links][:2] == [
+        assert [(link["link"], link["state"]) for link in links][:2] == [
             ("ams-level-1", "unknown"),
             ("ams-level-2", "unknown"),
         ]

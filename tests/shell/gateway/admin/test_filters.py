@@ -86,10 +86,12 @@ def test_all_sets_together_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     async def tell(client: httpx.AsyncClient) -> None:
         monkeypatch.setattr("gateway.members.key_filters.FILTER_SETS_BYTES_MAX", 4_000)
         at_once = await asyncio.gather(*(put(client, f"g{at}", RULES) for at in range(5)))
-        assert [it.status_code for it in at_once].count(200) == 3, "each takes some 1,250 bytes"
-        full = next(it for it in at_once if it.status_code != 200)
+        assert [answer.status_code for answer in at_once].count(200) == 3, (
+            "each takes some 1,250 bytes"
+        )
+        full = next(answer for answer in at_once if answer.status_code != 200)
         assert_problem(full, 409, "at most 4000")
-        (kept, *_) = (f"g{at}" for at, it in enumerate(at_once) if it.status_code == 200)
+        (kept, *_) = (f"g{at}" for at, answer in enumerate(at_once) if answer.status_code == 200)
         assert (await put(client, kept, RULES)).status_code == 200, "in place of its own"
         await client.delete("/v1/filters", params={"group": kept})
         assert (await put(client, "another", RULES)).status_code == 200

@@ -60,7 +60,7 @@ async def gone(process: int) -> None:
 def test_one_process_for_all_who_ask(tmp_path: Path) -> None:
     async def tell(watched: WatchedCommand, clock: list[int]) -> None:
         first = await asyncio.gather(*(look(watched) for _ in range(5)))
-        (process,) = {it[0] for it in first}
+        (process,) = {row[0] for row in first}
         async with asyncio.timeout(patient_s(30)):
             while True:
                 found = await watched.latest()

@@ -372,7 +372,7 @@ def test_headers_of_parked_records_are_one_column(node: Node) -> None:
     code, out, _ = keyway("group", "parked", "g", "--headers", "--admin", address)
     assert code == 0
     head, first, *others = [re.split(r"  +", line.strip()) for line in out.splitlines()]
-    assert (head[-1], [it[-1] for it in others]) == ("HEADERS", ["-", "-"])
+    assert (head[-1], [line[-1] for line in others]) == ("HEADERS", ["-", "-"])
     assert first[-1] == (
         "trace=abc, evil\\x1b=line\\x0aline, raw=base64:/w==, long=ü... (300 bytes),"
         " blob=base64:/w==... (300 bytes), none=null, ... (8 headers)"

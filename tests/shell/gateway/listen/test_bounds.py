@@ -36,38 +36,38 @@ async def answer_large(_: Request) -> bytes:
     return bytes(LARGE)
 
 
-async def send(it: Rig, data: bytes) -> Client:
-    client = await it.client()
+async def send(gateway: Rig, data: bytes) -> Client:
+    client = await gateway.client()
     client.writer.write(data)
     return client
 
 
-async def unread(it: Rig) -> Any:
+async def unread(gateway: Rig) -> Any:
     """A client that does not read its large answer."""
-    before = it.server.bounds.answers.total
-    client = await slow_client(it.server.addresses[1])
+    before = gateway.server.bounds.answers.total
+    client = await slow_client(gateway.server.addresses[1])
     await asyncio.get_running_loop().sock_sendall(client, ASKED)
-    await until(lambda: it.server.bounds.answers.total > before + LARGE // 2)
+    await until(lambda: gateway.server.bounds.answers.total > before + LARGE // 2)
     return client
 
 
 def test_the_longest_half_request_gives_way() -> None:
     async def main() -> None:
-        async with rig({SHARE_FETCH: answer_large}) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            requests = it.server.bounds.requests
+        async with rig({SHARE_FETCH: answer_large}) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            requests = gateway.server.bounds.requests
             requests.bytes_max = 100_000
-            small = await send(it, half(20_000))
-            long = await send(it, half(60_000))
+            small = await send(gateway, half(20_000))
+            long = await send(gateway, half(60_000))
             await until(lambda: requests.total == 79_998)
             with capture_logs() as logs:
-                other = await send(it, half(30_000))
-                await until(lambda: len(it.gone) == 1)
+                other = await send(gateway, half(30_000))
+                await until(lambda: len(gateway.gone) == 1)
             assert warnings(logs) == ["closed at a limit"]
             (line,) = [line for line in logs if line["event"] == "closed at a limit"]
             assert (line["reason"], line["held_bytes"]) == ("requests_held", 59_999)
             await until(lambda: requests.total == 49_998)
-            assert it.server.counters.refused == {Refused.REQUESTS_HELD: 1}
+            assert gateway.server.counters.refused == {Refused.REQUESTS_HELD: 1}
             assert await other.ask(b"\0") == await small.ask(b"\0")
             assert requests.total == 0
             long.writer.close()
@@ -83,21 +83,21 @@ def test_a_request_whose_rest_never_comes_is_given_up() -> None:
             await answering.wait()
             return b""
 
-        async with rig({SHARE_FETCH: wait}) as it:
-            clock = Clock(it.server.bounds)
-            requests = it.server.bounds.requests
-            await send(it, half(20_000))
-            moving = await send(it, half(20_000)[:-1])
-            polling = await send(it, ASKED)
+        async with rig({SHARE_FETCH: wait}) as gateway:
+            clock = Clock(gateway.server.bounds)
+            requests = gateway.server.bounds.requests
+            await send(gateway, half(20_000))
+            moving = await send(gateway, half(20_000)[:-1])
+            polling = await send(gateway, ASKED)
             await until(lambda: requests.total == 2 * 19_999 - 1 + len(ASKED) - 4)
             clock.now_ms += REQUEST_STALLED_MS - 1
-            it.server.bounds.look()
+            gateway.server.bounds.look()
             moving.writer.write(b"\0")
             await until(lambda: requests.total == 2 * 19_999 + len(ASKED) - 4)
             clock.now_ms += 1
-            it.server.bounds.look()
-            await until(lambda: len(it.gone) == 1)
-            assert it.server.counters.refused == {Refused.REQUEST_STALLED: 1}
+            gateway.server.bounds.look()
+            await until(lambda: len(gateway.gone) == 1)
+            assert gateway.server.counters.refused == {Refused.REQUEST_STALLED: 1}
             answering.set()
             assert await polling.frame() == await moving.ask(b"\0")
 
@@ -106,22 +106,22 @@ def test_a_request_whose_rest_never_comes_is_given_up() -> None:
 
 def test_an_answer_that_nobody_reads_is_given_up() -> None:
     async def main() -> None:
-        async with rig({SHARE_FETCH: answer_large}) as it:
-            clock = Clock(it.server.bounds)
-            answers_held = it.server.bounds.answers
-            lazy = await unread(it)
-            slow = await unread(it)
+        async with rig({SHARE_FETCH: answer_large}) as gateway:
+            clock = Clock(gateway.server.bounds)
+            answers_held = gateway.server.bounds.answers
+            lazy = await unread(gateway)
+            slow = await unread(gateway)
             clock.now_ms += ANSWER_STALLED_MS - 1
             before = answers_held.total
-            it.server.bounds.look()
+            gateway.server.bounds.look()
             loop = asyncio.get_running_loop()
             while answers_held.total == before:
                 await loop.sock_recv(slow, 1_000_000)
-                it.server.bounds.look()
+                gateway.server.bounds.look()
             clock.now_ms += 1
-            it.server.bounds.look()
-            await until(lambda: len(it.gone) == 1)
-            assert it.server.counters.refused == {Refused.ANSWER_STALLED: 1}
+            gateway.server.bounds.look()
+            await until(lambda: len(gateway.gone) == 1)
+            assert gateway.server.counters.refused == {Refused.ANSWER_STALLED: 1}
             assert 0 < answers_held.total <= LARGE
             slow.close()
             await until(lambda: answers_held.total == 0)
@@ -132,17 +132,17 @@ def test_an_answer_that_nobody_reads_is_given_up() -> None:
 
 def test_the_longest_unread_answer_gives_way() -> None:
     async def main() -> None:
-        async with rig({SHARE_FETCH: answer_large}) as it:
-            clock = Clock(it.server.bounds)
-            it.server.bounds.answers.bytes_max = LARGE
-            clients = [await unread(it) for _ in range(2)]
-            it.server.bounds.look()
-            assert it.server.counters.refused == {}, "they may be on their way"
+        async with rig({SHARE_FETCH: answer_large}) as gateway:
+            clock = Clock(gateway.server.bounds)
+            gateway.server.bounds.answers.bytes_max = LARGE
+            clients = [await unread(gateway) for _ in range(2)]
+            gateway.server.bounds.look()
+            assert gateway.server.counters.refused == {}, "they may be on their way"
             clock.now_ms += ANSWER_RESTING_MS
-            it.server.bounds.look()
-            await until(lambda: len(it.gone) == 1)
-            it.server.bounds.look()
-            assert it.server.counters.refused == {Refused.ANSWERS_HELD: 1}
+            gateway.server.bounds.look()
+            await until(lambda: len(gateway.gone) == 1)
+            gateway.server.bounds.look()
+            assert gateway.server.counters.refused == {Refused.ANSWERS_HELD: 1}
             for client in clients:
                 client.close()
 
@@ -151,11 +151,11 @@ def test_the_longest_unread_answer_gives_way() -> None:
 
 def test_a_long_request_before_authentication_is_refused() -> None:
     async def main() -> None:
-        async with rig({SHARE_FETCH: answer_large}, upstream_sasl=True) as it:
+        async with rig({SHARE_FETCH: answer_large}, upstream_sasl=True) as gateway:
             with capture_logs() as logs:
-                client = await send(it, half(100_000))
+                client = await send(gateway, half(100_000))
                 assert await client.ended() == b""
             assert warnings(logs) == ["long request before authentication"]
-            assert it.server.counters.refused == {Refused.BEFORE_AUTHENTICATION: 1}
+            assert gateway.server.counters.refused == {Refused.BEFORE_AUTHENTICATION: 1}
 
     run(main())

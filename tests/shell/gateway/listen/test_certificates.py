@@ -62,19 +62,19 @@ def test_changed_files_are_taken_and_connections_stay(
     authority: Authority, first: Issued, second: Issued, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        async with rig(tls=put(first, tmp_path)) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            port = it.server.addresses[1].port
+        async with rig(tls=put(first, tmp_path)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            port = gateway.server.addresses[1].port
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", port, ssl=authority.trusting()
             )
             assert await name_shown(port, authority) == "first"
-            it.server.certificates.look()
-            assert it.server.certificates.reloads == 0, "nothing has changed"
+            gateway.server.certificates.look()
+            assert gateway.server.certificates.reloads == 0, "nothing has changed"
             put(second, tmp_path)
-            it.server.certificates.look()
+            gateway.server.certificates.look()
             assert await name_shown(port, authority) == "second"
-            assert it.server.certificates.reloads == 1
+            assert gateway.server.certificates.reloads == 1
             writer.write(request(HEARTBEAT))
             assert await reader.readexactly(len(response(HEARTBEAT))) == response(HEARTBEAT)
             writer.close()
@@ -89,9 +89,9 @@ def test_damaged_files_leave_the_old_certificate(
     files = put(first, tmp_path)
 
     async def main() -> None:
-        async with rig(tls=files) as it:
-            port = it.server.addresses[1].port
-            all_ = it.server.certificates
+        async with rig(tls=files) as gateway:
+            port = gateway.server.addresses[1].port
+            all_ = gateway.server.certificates
             assert files.key_file is not None
             shutil.copy(second.key_file, files.key_file)
             for _ in range(3):
@@ -160,8 +160,8 @@ def test_the_end_of_each_certificate(
     )
     port = Certificates("outside", files)
     now_s = datetime.now(UTC).timestamp()
-    days = [round((it.expires_s - now_s) / DAY_S) for it in port.expiring]
-    places = [(it.file, it.position) for it in port.expiring]
+    days = [round((certificate.expires_s - now_s) / DAY_S) for certificate in port.expiring]
+    places = [(certificate.file, certificate.position) for certificate in port.expiring]
     assert days == [5, 20, 30]
     assert places == [("cert_file", 0), ("cert_file", 1), ("client_ca_file", 0)]
 

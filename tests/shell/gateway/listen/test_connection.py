@@ -38,49 +38,51 @@ SHARE_FETCH = int(ApiKey.SHARE_FETCH)
 
 def test_pipelined_requests_are_answered_in_order() -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({"ThrottleTimeMs": 3}))
-            client = await it.client()
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({"ThrottleTimeMs": 3}))
+            client = await gateway.client()
             asked = [request(HEARTBEAT, correlation_id=n) for n in range(50)]
             client.writer.write(b"".join(asked))
             for n in range(50):
                 expected = response(HEARTBEAT, message={"ThrottleTimeMs": 3}, correlation_id=n)
                 assert await client.frame() == expected
-            assert [each.frame for each in it.upstream.requests] == [each[4:] for each in asked]
-            assert it.server.counters.apis.requests == {HEARTBEAT: 50}
-            assert it.server.counters.bytes_from_clients == sum(len(each) for each in asked)
+            assert [each.frame for each in gateway.upstream.requests] == [
+                each[4:] for each in asked
+            ]
+            assert gateway.server.counters.apis.requests == {HEARTBEAT: 50}
+            assert gateway.server.counters.bytes_from_clients == sum(len(each) for each in asked)
 
     run(main())
 
 
 def test_produce_without_acks_gets_no_answer_and_holds_nothing_up() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def swallow(_asked: ReceivedRequest) -> None:
                 return None
 
-            it.upstream.on_api(PRODUCE, swallow)
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client()
+            gateway.upstream.on_api(PRODUCE, swallow)
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await gateway.client()
             client.writer.write(request(PRODUCE, message={"Acks": 0}) * 3)
             got = await client.ask(request(HEARTBEAT, correlation_id=4))
             assert got == response(HEARTBEAT, correlation_id=4)
-            assert len(it.upstream.requests) == 4
+            assert len(gateway.upstream.requests) == 4
 
     run(main())
 
 
 def test_upstream_is_not_bothered_before_a_valid_request() -> None:
     async def main() -> None:
-        async with rig() as it:
-            client = await it.client()
-            await until(lambda: len(it.server.connections) == 1)
+        async with rig() as gateway:
+            client = await gateway.client()
+            await until(lambda: len(gateway.server.connections) == 1)
             client.writer.write(request(HEARTBEAT)[:11])
             await client.writer.drain()
             client.writer.close()
-            await until(lambda: not it.server.connections)
-            assert it.upstream.connections == []
+            await until(lambda: not gateway.server.connections)
+            assert gateway.upstream.connections == []
 
     run(main())
 
@@ -112,35 +114,35 @@ def test_bad_input_is_one_log_line_and_a_clean_close(
     data: bytes, event: str, reason: Refused
 ) -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            neighbour = await it.client()
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            neighbour = await gateway.client()
             await neighbour.ask(request(HEARTBEAT))
             with capture_logs() as logs:
-                client = await it.client()
+                client = await gateway.client()
                 client.writer.write(data)
                 assert await client.ended() == b""
             assert warnings(logs) == [event]
             (line,) = [line for line in logs if line["event"] == event]
             assert line["client"].startswith("127.0.0.1:")
             assert line["broker"] == 1
-            assert it.server.counters.refused == {reason: 1}
+            assert gateway.server.counters.refused == {reason: 1}
             again = await neighbour.ask(request(HEARTBEAT, correlation_id=2))
             assert again == response(HEARTBEAT, correlation_id=2)
-            assert len(it.upstream.connections) == 1
+            assert len(gateway.upstream.connections) == 1
 
     run(main())
 
 
 def test_a_connection_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            busy = await it.client()
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            busy = await gateway.client()
             await busy.ask(request(HEARTBEAT))
             monkeypatch.setattr("gateway.listen.connection.FIRST_REQUEST_S", 0.05)
             with capture_logs() as logs:
-                silent = await it.client()
+                silent = await gateway.client()
                 silent.writer.write(b"\0\0")
                 assert await silent.ended() == b""
             assert warnings(logs) == ["no request came"]
@@ -151,11 +153,11 @@ def test_a_connection_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatc
 
 def test_sockets_send_at_once() -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client()
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await gateway.client()
             await client.ask(request(HEARTBEAT))
-            (connection,) = it.server.connections.values()
+            (connection,) = gateway.server.connections.values()
             inner: Any = connection
             for transport in (inner.sockets.client, inner.sockets.upstream):
                 plain = transport.get_extra_info("socket")
@@ -166,13 +168,13 @@ def test_sockets_send_at_once() -> None:
 
 def test_a_truncated_request_is_one_log_line() -> None:
     async def main() -> None:
-        async with rig() as it:
-            client = await it.client()
+        async with rig() as gateway:
+            client = await gateway.client()
             with capture_logs() as logs:
                 client.writer.write(request(HEARTBEAT)[:-1])
-                await until(lambda: len(it.upstream.connections) == 1)
+                await until(lambda: len(gateway.upstream.connections) == 1)
                 client.writer.close()
-                await until(lambda: not it.server.connections)
+                await until(lambda: not gateway.server.connections)
             assert warnings(logs) == ["closed in the middle of a frame"]
 
     run(main())
@@ -184,18 +186,18 @@ def test_a_slow_reader_holds_little_and_loses_nothing() -> None:
     sent = response(FETCH, message={"Responses": [{"Partitions": [{"Records": records}]}]})
 
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def fetch(asked: ReceivedRequest) -> bytes:
                 return sent[:4] + asked.header.correlation_id.to_bytes(4, "big") + sent[8:]
 
-            it.upstream.on_api(FETCH, fetch)
-            client = await slow_client(it.server.addresses[1])
+            gateway.upstream.on_api(FETCH, fetch)
+            client = await slow_client(gateway.server.addresses[1])
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(
                 client, b"".join(request(FETCH, correlation_id=n) for n in range(4))
             )
-            connection = await stalled(it)
+            connection = await stalled(gateway)
             assert connection.sockets.client.get_write_buffer_size() <= HELD_BYTES_MAX
             assert connection._state.held_bytes == 0
             assert not connection.sockets.upstream.is_reading()
@@ -216,18 +218,18 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
 
     async def main() -> None:
         go_on = asyncio.Event()
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def wait(asked: ReceivedRequest) -> bytes:
                 await go_on.wait()
                 return asked.response({})
 
-            it.upstream.on_api(HEARTBEAT, wait)
-            it.upstream.on_api(PRODUCE, answers({}))
-            client = await it.client()
+            gateway.upstream.on_api(HEARTBEAT, wait)
+            gateway.upstream.on_api(PRODUCE, answers({}))
+            client = await gateway.client()
             client.writer.write(request(HEARTBEAT) + sent * 4)
-            await until(lambda: bool(it.server.connections))
-            (connection,) = it.server.connections.values()
+            await until(lambda: bool(gateway.server.connections))
+            (connection,) = gateway.server.connections.values()
             inner: Any = connection
             await until(
                 lambda: inner.sockets.upstream is not None and not inner.sockets.client.is_reading()
@@ -237,7 +239,7 @@ def test_a_slow_broker_holds_little_and_loses_nothing() -> None:
             go_on.set()
             for _ in range(5):
                 await client.frame()
-            assert [each.frame for each in it.upstream.requests[1:]] == [sent[4:]] * 4
+            assert [each.frame for each in gateway.upstream.requests[1:]] == [sent[4:]] * 4
 
     run(main())
 
@@ -256,12 +258,12 @@ def test_who_asks_and_does_not_read_is_answered_no_further() -> None:
             asked += 1
             return large
 
-        async with rig({SHARE_FETCH: share_fetch}) as it:
-            client = await slow_client(it.server.addresses[1])
+        async with rig({SHARE_FETCH: share_fetch}) as gateway:
+            client = await slow_client(gateway.server.addresses[1])
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(client, request(SHARE_FETCH) * 100)
             await until(lambda: asked > 0)
-            (connection,) = it.server.connections.values()
+            (connection,) = gateway.server.connections.values()
             inner: Any = connection
             await until(lambda: not inner.sockets.client.is_reading())
             assert asked == 1
@@ -269,7 +271,7 @@ def test_who_asks_and_does_not_read_is_answered_no_further() -> None:
             await read_exactly(client, 10 * len(large))
             assert 10 <= asked <= 12
             client.close()
-            await until(lambda: len(it.gone) == 1)
+            await until(lambda: len(gateway.gone) == 1)
 
     run(main())
 
@@ -280,12 +282,12 @@ def test_refusals_that_nobody_reads_do_not_pile_up() -> None:
     refused = (struct.pack(">i", len(head)) + head) * 100_000
 
     async def main() -> None:
-        async with rig() as it:
-            client = await slow_client(it.server.addresses[1])
+        async with rig() as gateway:
+            client = await slow_client(gateway.server.addresses[1])
             loop = asyncio.get_running_loop()
             sending = asyncio.ensure_future(loop.sock_sendall(client, refused * 10))
-            await until(lambda: bool(it.server.connections))
-            (connection,) = it.server.connections.values()
+            await until(lambda: bool(gateway.server.connections))
+            (connection,) = gateway.server.connections.values()
             inner: Any = connection
             await until(lambda: not inner.sockets.client.is_reading())
             assert inner.sockets.client.get_write_buffer_size() <= 2 * HELD_BYTES_MAX
@@ -303,10 +305,10 @@ def test_a_handler_answers_and_may_ask_upstream() -> None:
             message = {"ErrorMessage": got["ClusterId"], "ErrorCode": asked.connection.broker_id}
             return encode_response(SHARE_FETCH, asked.header.api_version, message)
 
-        async with rig({SHARE_FETCH: share_fetch}) as it:
-            it.upstream.on_api(METADATA, answers({"ClusterId": "abc"}))
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client()
+        async with rig({SHARE_FETCH: share_fetch}) as gateway:
+            gateway.upstream.on_api(METADATA, answers({"ClusterId": "abc"}))
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await gateway.client()
             asked = request(SHARE_FETCH, correlation_id=5, client_id="me")
             got = await client.ask(request(HEARTBEAT) + asked + request(HEARTBEAT))
             assert got == response(HEARTBEAT)
@@ -314,11 +316,11 @@ def test_a_handler_answers_and_may_ask_upstream() -> None:
             share = body_of(answered, SHARE_FETCH, 2)
             assert (share["ErrorMessage"], share["ErrorCode"]) == ("abc", 1)
             assert await client.frame() == response(HEARTBEAT)
-            assert it.server.counters.bytes_to_clients == 2 * len(got) + len(answered)
-            keys = [each.header.api_key for each in it.upstream.requests]
+            assert gateway.server.counters.bytes_to_clients == 2 * len(got) + len(answered)
+            keys = [each.header.api_key for each in gateway.upstream.requests]
             assert keys == [HEARTBEAT, METADATA, HEARTBEAT]
-            assert it.upstream.requests[1].header.client_id == "me"
-            assert len(it.upstream.connections) == 1
+            assert gateway.upstream.requests[1].header.client_id == "me"
+            assert len(gateway.upstream.connections) == 1
 
     run(main())
 
@@ -338,12 +340,12 @@ def test_asking_upstream_fails_when_upstream_closes() -> None:
         async def close(asked: ReceivedRequest) -> None:
             asked.connection.writer.close()
 
-        async with rig({SHARE_FETCH: share_fetch}) as it:
-            it.upstream.on_api(METADATA, close)
-            client = await it.client()
+        async with rig({SHARE_FETCH: share_fetch}) as gateway:
+            gateway.upstream.on_api(METADATA, close)
+            client = await gateway.client()
             client.writer.write(request(SHARE_FETCH))
             assert await client.ended() == b""
-            await until(lambda: len(it.gone) == 1)
+            await until(lambda: len(gateway.gone) == 1)
 
     run(main())
 
@@ -353,12 +355,12 @@ def test_a_handler_that_fails_ends_its_connection_only() -> None:
         async def broken(_request: Request) -> bytes:
             raise ZeroDivisionError
 
-        async with rig({SHARE_FETCH: broken}) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            neighbour = await it.client()
+        async with rig({SHARE_FETCH: broken}) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            neighbour = await gateway.client()
             await neighbour.ask(request(HEARTBEAT))
             with capture_logs() as logs:
-                client = await it.client()
+                client = await gateway.client()
                 client.writer.write(request(SHARE_FETCH))
                 assert await client.ended() == b""
             assert "handler_failed" in warnings(logs)
@@ -372,8 +374,8 @@ def test_a_request_that_a_handler_cannot_decode_ends_its_connection() -> None:
         async def unused(_request: Request) -> bytes:
             raise AssertionError
 
-        async with rig({SHARE_FETCH: unused}) as it:
-            client = await it.client()
+        async with rig({SHARE_FETCH: unused}) as gateway:
+            client = await gateway.client()
             with capture_logs() as logs:
                 frame = struct.pack(">hhih", SHARE_FETCH, 1, 1, 99)  # a client id that is cut off
                 client.writer.write(len(frame).to_bytes(4, "big") + frame)
@@ -385,14 +387,14 @@ def test_a_request_that_a_handler_cannot_decode_ends_its_connection() -> None:
 
 def test_what_upstream_sent_before_it_closed_reaches_the_client() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def answer_and_close(asked: ReceivedRequest) -> None:
                 asked.connection.writer.write(asked.response({}))
                 asked.connection.writer.close()
 
-            it.upstream.on_api(HEARTBEAT, answer_and_close)
-            client = await it.client()
+            gateway.upstream.on_api(HEARTBEAT, answer_and_close)
+            client = await gateway.client()
             client.writer.write(request(HEARTBEAT))
             assert await client.ended() == response(HEARTBEAT)
 
@@ -401,13 +403,13 @@ def test_what_upstream_sent_before_it_closed_reaches_the_client() -> None:
 
 def test_a_response_that_matches_no_request_ends_the_connection() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def out_of_step(asked: ReceivedRequest) -> bytes:
                 return response(HEARTBEAT, correlation_id=asked.header.correlation_id + 1)
 
-            it.upstream.on_api(HEARTBEAT, out_of_step)
-            client = await it.client()
+            gateway.upstream.on_api(HEARTBEAT, out_of_step)
+            client = await gateway.client()
             with capture_logs() as logs:
                 client.writer.write(request(HEARTBEAT))
                 assert await client.ended() == b""
@@ -418,14 +420,14 @@ def test_a_response_that_matches_no_request_ends_the_connection() -> None:
 
 def test_an_unreadable_response_with_addresses_never_reaches_the_client() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def unreadable(asked: ReceivedRequest) -> bytes:
                 frame = asked.header.correlation_id.to_bytes(4, "big") + b"\0\0\0\0\0\xffupstream"
                 return len(frame).to_bytes(4, "big") + frame
 
-            it.upstream.on_api(METADATA, unreadable)
-            client = await it.client()
+            gateway.upstream.on_api(METADATA, unreadable)
+            client = await gateway.client()
             with capture_logs() as logs:
                 client.writer.write(request(METADATA))
                 assert await client.ended() == b""
@@ -434,10 +436,10 @@ def test_an_unreadable_response_with_addresses_never_reaches_the_client() -> Non
     run(main())
 
 
-async def stalled(it: Any) -> Any:
+async def stalled(gateway: Any) -> Any:
     """The one connection, once it has stopped to read upstream."""
-    await until(lambda: bool(it.server.connections))
-    (connection,) = it.server.connections.values()
+    await until(lambda: bool(gateway.server.connections))
+    (connection,) = gateway.server.connections.values()
     await until(
         lambda: (
             connection.sockets.upstream is not None and not connection.sockets.upstream.is_reading()

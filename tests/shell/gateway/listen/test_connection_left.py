@@ -19,18 +19,18 @@ SHARE_FETCH = int(ApiKey.SHARE_FETCH)
 
 def test_what_a_client_sent_before_it_left_reaches_upstream() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
 
             async def swallow(_asked: ReceivedRequest) -> None:
                 return None
 
-            it.upstream.on_api(PRODUCE, swallow)
-            client = await it.client()
+            gateway.upstream.on_api(PRODUCE, swallow)
+            client = await gateway.client()
             client.writer.write(request(PRODUCE, message={"Acks": 0}) * 500)
             client.writer.close()
-            await until(lambda: len(it.upstream.requests) == 500)
-            await until(lambda: it.upstream.connections[0].ended_by_peer)
-            await until(lambda: len(it.gone) == 1)
+            await until(lambda: len(gateway.upstream.requests) == 500)
+            await until(lambda: gateway.upstream.connections[0].ended_by_peer)
+            await until(lambda: len(gateway.gone) == 1)
 
     run(main())
 
@@ -39,7 +39,7 @@ def test_answers_to_a_client_that_left_are_not_read_without_end() -> None:
     """40 clients that left with 20 fetches each were read for five seconds, to no purpose."""
 
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
             answered = 0
 
             async def large(asked: ReceivedRequest) -> bytes:
@@ -48,13 +48,13 @@ def test_answers_to_a_client_that_left_are_not_read_without_end() -> None:
                 partition = {"Records": bytes(DISCARDED_BYTES_MAX // 2)}
                 return asked.response({"Responses": [{"Partitions": [partition]}]})
 
-            it.upstream.on_api(FETCH, large)
-            client = await it.client()
+            gateway.upstream.on_api(FETCH, large)
+            client = await gateway.client()
             client.writer.write(request(FETCH, 13) * 500)
             await until(lambda: answered > 0)
             client.writer.transport.abort()
-            await until(lambda: len(it.gone) == 1)
-            await until(lambda: it.upstream.connections[0].ended_by_peer)
+            await until(lambda: len(gateway.gone) == 1)
+            await until(lambda: gateway.upstream.connections[0].ended_by_peer)
             assert answered < 500
 
     run(main())
@@ -72,13 +72,13 @@ def test_a_local_request_does_not_hide_that_its_client_left() -> None:
                 cancelled.set()
             raise AssertionError
 
-        async with rig({SHARE_FETCH: never}) as it:
-            client = await it.client()
+        async with rig({SHARE_FETCH: never}) as gateway:
+            client = await gateway.client()
             client.writer.write(request(SHARE_FETCH) + request(HEARTBEAT) * 20)
             await began.wait()
-            (connection_id,) = it.server.connections
+            (connection_id,) = gateway.server.connections
             client.writer.close()
             await cancelled.wait()
-            await until(lambda: it.gone == [connection_id])
+            await until(lambda: gateway.gone == [connection_id])
 
     run(main())

@@ -31,9 +31,9 @@ def test_a_long_answer_leaves_behind_its_head_and_the_next_behind_it(in_parts: b
             assert asked.header.api_version == 2
             return body
 
-        async with rig({SHARE_FETCH: share_fetch}) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client()
+        async with rig({SHARE_FETCH: share_fetch}) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await gateway.client()
             client.writer.write(request(SHARE_FETCH, correlation_id=5) + request(HEARTBEAT))
             share = body_of(await client.frame(), SHARE_FETCH, 2)
             assert view_of(share["Responses"][0]["Partitions"][0]["Records"]) == records

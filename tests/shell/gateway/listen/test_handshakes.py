@@ -42,14 +42,14 @@ def files(own: Issued, **more: Any) -> TlsFiles:
 
 
 async def tls_client(
-    it: Rig, context: ssl.SSLContext, *, name: str = "localhost", listener: str | None = None
+    gateway: Rig, context: ssl.SSLContext, *, name: str = "localhost", listener: str | None = None
 ) -> Client:
-    addresses = it.server.listening.addresses(listener)
+    addresses = gateway.server.listening.addresses(listener)
     port = addresses[1].port
     client = Client(
         *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
     )
-    it.clients.append(client)
+    gateway.clients.append(client)
     return client
 
 
@@ -59,11 +59,11 @@ def failures(logs: list[Any]) -> list[str]:
 
 def test_a_request_over_tls(authority: Authority, own: Issued) -> None:
     async def main() -> None:
-        async with rig(tls=files(own)) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await tls_client(it, authority.trusting())
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(gateway, authority.trusting())
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
-            (connection,) = it.server.connections.values()
+            (connection,) = gateway.server.connections.values()
             facts = connection.facts.tls
             assert facts is not None
             assert (facts.version, facts.peer, facts.server_name) == ("TLSv1.3", None, "localhost")
@@ -81,11 +81,11 @@ def test_who_the_client_is(authority: Authority, own: Issued) -> None:
     )
 
     async def main() -> None:
-        async with rig(tls=mutual) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await tls_client(it, authority.trusting(orders))
+        async with rig(tls=mutual) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(gateway, authority.trusting(orders))
             await client.ask(request(HEARTBEAT))
-            (connection,) = it.server.connections.values()
+            (connection,) = gateway.server.connections.values()
             assert connection.facts.tls is not None
             peer = connection.facts.tls.peer
             assert peer is not None
@@ -104,18 +104,18 @@ def test_no_certificate_or_a_strangers(authority: Authority, own: Issued, tmp_pa
     stranger = Authority(tmp_path, "strangers").issue("stranger")
 
     async def main() -> None:
-        async with rig(tls=mutual) as it:
+        async with rig(tls=mutual) as gateway:
             for shown, alert in ((None, "certificate required"), (stranger, "unknown ca")):
                 context = authority.trusting(shown)
-                client = await tls_client(it, context)  # TLS 1.3: the answer comes later
+                client = await tls_client(gateway, context)  # TLS 1.3: the answer comes later
                 with pytest.raises(ssl.SSLError, match=alert):
                     await client.reader.read(1)
-            counts = it.server.handshakes.counts["clients"]
+            counts = gateway.server.handshakes.counts["clients"]
             assert counts.failed == {
                 HandshakeFault.NO_CERTIFICATE: 1,
                 HandshakeFault.NOT_TRUSTED: 1,
             }
-            assert not it.server.connections
+            assert not gateway.server.connections
 
     with capture_logs() as logs:
         run(main())
@@ -129,9 +129,9 @@ def test_a_requested_certificate_may_be_missing(authority: Authority, own: Issue
     mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_OPTIONAL)
 
     async def main() -> None:
-        async with rig(tls=mutual) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await tls_client(it, authority.trusting())
+        async with rig(tls=mutual) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(gateway, authority.trusting())
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
 
     run(main())
@@ -141,11 +141,11 @@ def test_an_old_version_is_refused(authority: Authority, own: Issued) -> None:
     newest = files(own, version_min=ssl.TLSVersion.TLSv1_3)
 
     async def main() -> None:
-        async with rig(tls=newest) as it:
+        async with rig(tls=newest) as gateway:
             context = authority.trusting()
             context.maximum_version = ssl.TLSVersion.TLSv1_2
             with pytest.raises(ssl.SSLError, match="protocol version"):
-                await tls_client(it, context)
+                await tls_client(gateway, context)
 
     with capture_logs() as logs:
         run(main())
@@ -165,17 +165,17 @@ def test_each_listener_shows_its_own_addresses(authority: Authority, own: Issued
     )
 
     async def main() -> None:
-        async with rig(listeners=listeners) as it:
-            broker = {"NodeId": 1, "Host": it.upstream.host, "Port": it.upstream.port}
-            it.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
-            plain = await it.client()
-            secure = await tls_client(it, authority.trusting(), listener="outside")
+        async with rig(listeners=listeners) as gateway:
+            broker = {"NodeId": 1, "Host": gateway.upstream.host, "Port": gateway.upstream.port}
+            gateway.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
+            plain = await gateway.client()
+            secure = await tls_client(gateway, authority.trusting(), listener="outside")
             for client, name in ((plain, "inside"), (secure, "outside")):
                 frame = await client.ask(request(METADATA, 12))
                 (shown,) = body_of(frame, METADATA, 12)["Brokers"]
                 address = (shown["Host"], shown["Port"])
-                assert address == it.server.listening.addresses(name)[1]
-            assert it.server.listening.addresses("outside")[1].host == "localhost"
+                assert address == gateway.server.listening.addresses(name)[1]
+            assert gateway.server.listening.addresses("outside")[1].host == "localhost"
 
     run(main())
 
@@ -190,19 +190,19 @@ def test_one_port_and_a_name_for_each_broker(authority: Authority) -> None:
     own = authority.issue("named", alternatives="DNS:kafka.example,DNS:*.kafka.example")
 
     async def main() -> None:
-        async with rig(tls=files(own), server_names=NAMES) as it:
-            broker = {"NodeId": 1, "Host": it.upstream.host, "Port": it.upstream.port}
-            it.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
-            assert it.server.bootstrap is not None
-            port = it.server.bootstrap.port
-            assert it.server.addresses == {1: ("broker-1.kafka.example", port)}
+        async with rig(tls=files(own), server_names=NAMES) as gateway:
+            broker = {"NodeId": 1, "Host": gateway.upstream.host, "Port": gateway.upstream.port}
+            gateway.upstream.on_api(METADATA, answers({"Brokers": [broker]}))
+            assert gateway.server.bootstrap is not None
+            port = gateway.server.bootstrap.port
+            assert gateway.server.addresses == {1: ("broker-1.kafka.example", port)}
             for name, expected in (("kafka.example", None), ("BROKER-1.kafka.example", 1)):
-                client = await tls_client(it, authority.trusting(), name=name)
+                client = await tls_client(gateway, authority.trusting(), name=name)
                 frame = await client.ask(request(METADATA, 12))
                 (shown,) = body_of(frame, METADATA, 12)["Brokers"]
                 assert (shown["Host"], shown["Port"]) == ("broker-1.kafka.example", port)
-                last = max(it.server.connections)
-                assert it.server.connections[last].broker_id == expected
+                last = max(gateway.server.connections)
+                assert gateway.server.connections[last].broker_id == expected
 
     run(main())
 
@@ -212,16 +212,19 @@ def test_one_port_and_a_name_for_each_broker(authority: Authority) -> None:
 )
 def test_a_name_that_nothing_is_behind(authority: Authority, own: Issued, name: str | None) -> None:
     async def main() -> None:
-        async with rig(tls=files(own), server_names=NAMES) as it:
-            assert it.server.bootstrap is not None
+        async with rig(tls=files(own), server_names=NAMES) as gateway:
+            assert gateway.server.bootstrap is not None
             context = authority.trusting()
             context.check_hostname = False
             with pytest.raises(ssl.SSLError, match="unrecognized name"):
                 await asyncio.open_connection(
-                    "127.0.0.1", it.server.bootstrap.port, ssl=context, server_hostname=name or ""
+                    "127.0.0.1",
+                    gateway.server.bootstrap.port,
+                    ssl=context,
+                    server_hostname=name or "",
                 )
-            assert not it.server.connections
-            await until(lambda: not it.server.handshakes.open)
+            assert not gateway.server.connections
+            await until(lambda: not gateway.server.handshakes.open)
 
     with capture_logs() as logs:
         run(main())
@@ -238,9 +241,9 @@ def test_plain_bytes_on_a_tls_port(authority: Authority, own: Issued) -> None:
     """One line for all of them; a client with TLS is served meanwhile."""
 
     async def main() -> None:
-        async with rig(tls=files(own)) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            port = it.server.addresses[1].port
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            port = gateway.server.addresses[1].port
             for first in (request(ApiKey.API_VERSIONS, 3), b"GET / HTTP/1.1\r\n\r\n") * 10:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(first)
@@ -248,9 +251,9 @@ def test_plain_bytes_on_a_tls_port(authority: Authority, own: Issued) -> None:
                     while await reader.read(1_000):
                         pass
                 writer.close()
-            client = await tls_client(it, authority.trusting())
+            client = await tls_client(gateway, authority.trusting())
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
-            assert it.server.handshakes.counts["clients"].failed == {HandshakeFault.PLAIN: 20}
+            assert gateway.server.handshakes.counts["clients"].failed == {HandshakeFault.PLAIN: 20}
 
     with capture_logs() as logs:
         run(main())
@@ -259,12 +262,12 @@ def test_plain_bytes_on_a_tls_port(authority: Authority, own: Issued) -> None:
 
 def test_tls_bytes_on_a_plain_port(authority: Authority) -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
             for _ in range(20):
                 with pytest.raises((ssl.SSLError, OSError)):
-                    await tls_client(it, authority.trusting())
-            client = await it.client()
+                    await tls_client(gateway, authority.trusting())
+            client = await gateway.client()
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
 
     with capture_logs() as logs:
@@ -279,15 +282,15 @@ def test_a_slow_handshake_is_given_up(
     monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 0.2)
 
     async def main() -> None:
-        async with rig(tls=files(own)) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            port = it.server.addresses[1].port
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            port = gateway.server.addresses[1].port
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"\x16\x03\x01\x02")  # the rest never comes
             async with asyncio.timeout(60):
                 assert await reader.read() == b""
             writer.close()
-            client = await tls_client(it, authority.trusting())
+            client = await tls_client(gateway, authority.trusting())
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
 
     with capture_logs() as logs:
@@ -309,21 +312,21 @@ def test_a_thousand_half_handshakes(
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with rig(tls=files(own)) as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            before = await tls_client(it, authority.trusting())
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            before = await tls_client(gateway, authority.trusting())
             for _ in range(1_000):
                 client = half_open.enter_context(socket.socket())
                 client.setblocking(False)
-                await loop.sock_connect(client, ("127.0.0.1", it.server.addresses[1].port))
+                await loop.sock_connect(client, ("127.0.0.1", gateway.server.addresses[1].port))
                 await loop.sock_sendall(client, b"\x16\x03\x01\x02")
-            await until(lambda: it.server.handshakes.open == HANDSHAKES_MAX)
-            after = await tls_client(it, authority.trusting())
+            await until(lambda: gateway.server.handshakes.open == HANDSHAKES_MAX)
+            after = await tls_client(gateway, authority.trusting())
             for client_ in (before, after):
                 assert await client_.ask(request(HEARTBEAT)) == response(HEARTBEAT)
-            failed = it.server.handshakes.counts["clients"].failed
+            failed = gateway.server.handshakes.counts["clients"].failed
             assert failed == {HandshakeFault.TOO_MANY: 1_001 - HANDSHAKES_MAX}
-        assert it.server.handshakes.open == 0
+        assert gateway.server.handshakes.open == 0
 
     with capture_logs() as logs:
         run(main())

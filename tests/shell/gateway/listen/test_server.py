@@ -26,17 +26,17 @@ METADATA = int(ApiKey.METADATA)
 
 def test_no_upstream_is_a_clean_close() -> None:
     async def main() -> None:
-        async with rig() as it:
+        async with rig() as gateway:
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
                 nowhere = Broker(1, "127.0.0.1", taken.getsockname()[1])
-                it.server.on_topology(Topology(brokers={1: nowhere}))
-                client = await it.client()
+                gateway.server.on_topology(Topology(brokers={1: nowhere}))
+                client = await gateway.client()
                 with capture_logs() as logs:
                     client.writer.write(request(HEARTBEAT))
                     assert await client.ended() == b""
                 assert warnings(logs) == ["no upstream"]
-                await until(lambda: not it.server.connections)
+                await until(lambda: not gateway.server.connections)
 
     run(main())
 
@@ -48,19 +48,19 @@ def test_a_client_waits_a_moment_for_an_upstream_that_comes_back(
     monkeypatch.setattr("gateway.listen.server.UPSTREAM_PATIENCE_S", 60.0)
 
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
                 nowhere = Broker(1, "127.0.0.1", taken.getsockname()[1])
-                it.server.on_topology(Topology(brokers={1: nowhere}))
-                client = await it.client()
+                gateway.server.on_topology(Topology(brokers={1: nowhere}))
+                client = await gateway.client()
                 client.writer.write(request(HEARTBEAT))
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(UPSTREAM_PATIENCE_S / 2):
                         await client.reader.read(1)
-                back = Broker(1, it.upstream.host, it.upstream.port)
-                it.server.on_topology(Topology(brokers={1: back}))
+                back = Broker(1, gateway.upstream.host, gateway.upstream.port)
+                gateway.server.on_topology(Topology(brokers={1: back}))
                 assert await client.frame() == response(HEARTBEAT)
 
     run(main())
@@ -68,46 +68,46 @@ def test_a_client_waits_a_moment_for_an_upstream_that_comes_back(
 
 def test_ipv6() -> None:
     async def main() -> None:
-        async with rig(host="::1") as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            assert it.server.addresses[1].host == "::1"
-            client = await it.client()
+        async with rig(host="::1") as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            assert gateway.server.addresses[1].host == "::1"
+            client = await gateway.client()
             assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
-            (connection,) = it.server.connections.values()
+            (connection,) = gateway.server.connections.values()
             assert connection.facts.host == "::1"
             with pytest.raises(CannotListen, match="Address already in use"):
-                listening_socket(*it.server.addresses[1], "port_base")
-        listening_socket("::1", it.server.addresses[1].port, "port_base").close()
+                listening_socket(*gateway.server.addresses[1], "port_base")
+        listening_socket("::1", gateway.server.addresses[1].port, "port_base").close()
 
     run(main())
 
 
 def test_the_bootstrap_port_leads_to_virtual_brokers() -> None:
     async def main() -> None:
-        async with rig(advertised_host="localhost") as it:
-            brokers = [{"NodeId": 1, "Host": it.upstream.host, "Port": it.upstream.port}]
-            it.upstream.on_api(METADATA, answers({"Brokers": brokers}))
-            client = await it.client(None)
+        async with rig(advertised_host="localhost") as gateway:
+            brokers = [{"NodeId": 1, "Host": gateway.upstream.host, "Port": gateway.upstream.port}]
+            gateway.upstream.on_api(METADATA, answers({"Brokers": brokers}))
+            client = await gateway.client(None)
             got = body_of(await client.ask(request(METADATA, 9)), METADATA, 9)
             (broker,) = got["Brokers"]
-            assert (broker["Host"], broker["Port"]) == it.server.addresses[1]
+            assert (broker["Host"], broker["Port"]) == gateway.server.addresses[1]
             assert broker["Host"] == "localhost"
-            assert broker["Port"] != it.upstream.port
+            assert broker["Port"] != gateway.upstream.port
 
     run(main())
 
 
 def test_a_broker_that_appears_in_a_response_gets_a_listener_at_once() -> None:
     async def main() -> None:
-        async with rig() as it:
-            new = {"NodeId": 5, "Host": it.upstream.host, "Port": it.upstream.port}
-            it.upstream.on_api(METADATA, answers({"Brokers": [new]}))
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            client = await it.client(None)
+        async with rig() as gateway:
+            new = {"NodeId": 5, "Host": gateway.upstream.host, "Port": gateway.upstream.port}
+            gateway.upstream.on_api(METADATA, answers({"Brokers": [new]}))
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await gateway.client(None)
             got = body_of(await client.ask(request(METADATA, 9)), METADATA, 9)
             (broker,) = got["Brokers"]
-            assert (broker["Host"], broker["Port"]) == it.server.addresses[5]
-            second = await it.client(5)
+            assert (broker["Host"], broker["Port"]) == gateway.server.addresses[5]
+            second = await gateway.client(5)
             assert await second.ask(request(HEARTBEAT)) == response(HEARTBEAT)
 
     run(main())
@@ -119,10 +119,10 @@ def test_a_broker_whose_port_is_taken_is_left_out() -> None:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            async with rig(port_base=port - 7) as it:
-                seven = {"NodeId": 7, "Host": it.upstream.host, "Port": it.upstream.port}
-                it.upstream.on_api(METADATA, answers({"Brokers": [seven]}))
-                client = await it.client(None)
+            async with rig(port_base=port - 7) as gateway:
+                seven = {"NodeId": 7, "Host": gateway.upstream.host, "Port": gateway.upstream.port}
+                gateway.upstream.on_api(METADATA, answers({"Brokers": [seven]}))
+                client = await gateway.client(None)
                 with capture_logs() as logs:
                     for _ in range(3):
                         got = body_of(await client.ask(request(METADATA, 9)), METADATA, 9)
@@ -134,15 +134,15 @@ def test_a_broker_whose_port_is_taken_is_left_out() -> None:
 
 def test_listeners_follow_the_topology() -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            first = await it.client(1)
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            first = await gateway.client(1)
             await first.ask(request(HEARTBEAT))
-            before = it.server.addresses[1]
-            two = Broker(2, it.upstream.host, it.upstream.port)
-            it.server.on_topology(Topology(brokers={2: two}))
-            assert list(it.server.addresses) == [2]
-            second = await it.client(2)
+            before = gateway.server.addresses[1]
+            two = Broker(2, gateway.upstream.host, gateway.upstream.port)
+            gateway.server.on_topology(Topology(brokers={2: two}))
+            assert list(gateway.server.addresses) == [2]
+            second = await gateway.client(2)
             assert await second.ask(request(HEARTBEAT)) == response(HEARTBEAT)
             with pytest.raises(OSError, match="refused"):
                 await asyncio.open_connection(*before)
@@ -193,16 +193,16 @@ def test_an_address_that_cannot_be_had_names_its_options(
 def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
     async def main() -> None:
         asked_for, go_on = asyncio.Event(), asyncio.Event()
-        async with rig(drain_s=10.0) as it:
+        async with rig(drain_s=10.0) as gateway:
 
             async def wait(asked: ReceivedRequest) -> bytes:
                 asked_for.set()
                 await go_on.wait()
                 return asked.response({})
 
-            it.upstream.on_api(HEARTBEAT, wait)
-            it.upstream.on_api(METADATA, answers({}))
-            idle, busy = await it.client(), await it.client()
+            gateway.upstream.on_api(HEARTBEAT, wait)
+            gateway.upstream.on_api(METADATA, answers({}))
+            idle, busy = await gateway.client(), await gateway.client()
             await idle.ask(request(METADATA))
             busy.writer.write(request(HEARTBEAT))
             await asked_for.wait()
@@ -213,7 +213,7 @@ def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
                 assert await busy.ended() == response(HEARTBEAT)
 
             told: list[int] = []
-            it.server.on_drain(lambda: told.append(len(it.gone)))
+            gateway.server.on_drain(lambda: told.append(len(gateway.gone)))
             seen = asyncio.ensure_future(see_it_stop())
         await seen
         assert told == [0], "the node says that it stops before it hangs up on anybody"
@@ -225,41 +225,41 @@ def test_stop_does_not_wait_for_ever() -> None:
     async def main() -> None:
         asked_for = asyncio.Event()
         with capture_logs() as logs:
-            async with rig(drain_s=0.05) as it:
+            async with rig(drain_s=0.05) as gateway:
 
                 async def never(_asked: ReceivedRequest) -> None:
                     asked_for.set()
                     await asyncio.Event().wait()
 
-                it.upstream.on_api(HEARTBEAT, never)
-                client = await it.client()
+                gateway.upstream.on_api(HEARTBEAT, never)
+                client = await gateway.client()
                 client.writer.write(request(HEARTBEAT))
                 await asked_for.wait()
         assert "stopped_with_unanswered_requests" in warnings(logs)
-        assert len(it.gone) == 1
+        assert len(gateway.gone) == 1
 
     run(main())
 
 
 def test_a_client_too_many_is_refused_and_the_others_go_on() -> None:
     async def main() -> None:
-        async with rig() as it:
-            it.upstream.on_api(HEARTBEAT, answers({}))
-            it.server.admission.clients_max = 3
+        async with rig() as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            gateway.server.admission.clients_max = 3
             with capture_logs() as logs:
-                clients = [await it.client() for _ in range(3)]
-                await until(lambda: len(it.server.connections) == 3)
+                clients = [await gateway.client() for _ in range(3)]
+                await until(lambda: len(gateway.server.connections) == 3)
                 for _ in range(5):
-                    refused = await it.client()
+                    refused = await gateway.client()
                     with suppress(ConnectionError):
                         assert await refused.ended() == b""
-                assert it.server.admission.refused == 5
-                assert it.server.counters.refused == {Refused.TOO_MANY_CLIENTS: 5}
+                assert gateway.server.admission.refused == 5
+                assert gateway.server.counters.refused == {Refused.TOO_MANY_CLIENTS: 5}
                 for client in clients:
                     assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
                 clients[0].writer.close()
-                await until(lambda: it.server.admission.refused == 0)
-                again = await it.client()
+                await until(lambda: gateway.server.admission.refused == 0)
+                again = await gateway.client()
                 assert await again.ask(request(HEARTBEAT)) == response(HEARTBEAT)
             told = [line["event"] for line in logs if line["event"].startswith("clients_")]
             assert told == ["clients_refused", "clients_admitted_again"]

@@ -33,17 +33,17 @@ def files(authority: Authority) -> TlsFiles:
 
 
 async def connected(
-    it: Rig, authority: Authority
+    gateway: Rig, authority: Authority
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client that reads no further than it is asked to."""
-    port = it.server.addresses[1].port
+    port = gateway.server.addresses[1].port
     return await asyncio.open_connection(
         "127.0.0.1", port, ssl=authority.trusting(), server_hostname="localhost", limit=1_024
     )
 
 
-def only(it: Rig) -> Any:
-    (connection,) = it.server.connections.values()
+def only(gateway: Rig) -> Any:
+    (connection,) = gateway.server.connections.values()
     return connection
 
 
@@ -54,16 +54,18 @@ def test_a_slow_reader_holds_little_and_loses_nothing(
     sent = response(FETCH, message={"Responses": [{"Partitions": [{"Records": BYTES}]}]})
 
     async def main() -> None:
-        async with rig(tls=files) as it:
+        async with rig(tls=files) as gateway:
 
             async def fetch(asked: ReceivedRequest) -> bytes:
                 return sent[:4] + asked.header.correlation_id.to_bytes(4, "big") + sent[8:]
 
-            it.upstream.on_api(FETCH, fetch)
-            reader, writer = await connected(it, authority)
+            gateway.upstream.on_api(FETCH, fetch)
+            reader, writer = await connected(gateway, authority)
             writer.write(b"".join(request(FETCH, correlation_id=n) for n in range(4)))
-            await until(lambda: bool(it.server.connections) and not only(it).sockets.client_takes)
-            connection, most = only(it), 0
+            await until(
+                lambda: bool(gateway.server.connections) and not only(gateway).sockets.client_takes
+            )
+            connection, most = only(gateway), 0
             for _ in range(2_000):
                 await asyncio.sleep(0)
                 most = max(most, connection.sockets.client.get_write_buffer_size())
@@ -88,24 +90,24 @@ def test_a_slow_broker_holds_little_and_loses_nothing(
 
     async def main() -> None:
         go_on = asyncio.Event()
-        async with rig(tls=files) as it:
+        async with rig(tls=files) as gateway:
 
             async def wait(asked: ReceivedRequest) -> bytes:
                 await go_on.wait()
                 return asked.response({})
 
-            it.upstream.on_api(HEARTBEAT, wait)
-            it.upstream.on_api(PRODUCE, answers({}))
-            reader, writer = await connected(it, authority)
+            gateway.upstream.on_api(HEARTBEAT, wait)
+            gateway.upstream.on_api(PRODUCE, answers({}))
+            reader, writer = await connected(gateway, authority)
             writer.write(request(HEARTBEAT) + sent * 4)
             await until(
                 lambda: (
-                    bool(it.server.connections)
-                    and only(it).sockets.upstream is not None
-                    and not only(it).sockets.client_read
+                    bool(gateway.server.connections)
+                    and only(gateway).sockets.upstream is not None
+                    and not only(gateway).sockets.client_read
                 )
             )
-            connection, most = only(it), 0
+            connection, most = only(gateway), 0
             upstream = connection.sockets.upstream
             for _ in range(2_000):
                 await asyncio.sleep(0)
@@ -128,7 +130,7 @@ def test_the_last_bytes_of_a_client_that_leaves_reach_upstream(
     sent = request(PRODUCE, message={"Acks": 0, "TopicData": topics})
 
     async def main() -> None:
-        async with rig(tls=files) as it:
+        async with rig(tls=files) as gateway:
             came = 0
 
             async def take(_: ReceivedRequest) -> bytes:
@@ -136,8 +138,8 @@ def test_the_last_bytes_of_a_client_that_leaves_reach_upstream(
                 came += 1
                 return b""
 
-            it.upstream.on_api(PRODUCE, take)
-            _, writer = await connected(it, authority)
+            gateway.upstream.on_api(PRODUCE, take)
+            _, writer = await connected(gateway, authority)
             writer.write(sent * 20)
             writer.close()
             await until(lambda: came == 20)

@@ -57,11 +57,11 @@ def test_rules_outlive_the_node_and_replace_those_of_the_file(embedded: Embedded
             await one.put("none", ())
             two = filters(embedded.url)
             await two.load()
-            for it in (one, two):
-                assert it.of("g", "eu-1") == (b"eu-*",)
-                assert it.of("g", "us-1") == (), "no rule of the file is left"
-                assert it.of("none", "eu-1") == ()
-                assert it.of("other", "eu-1") == (b"config",)
+            for node in (one, two):
+                assert node.of("g", "eu-1") == (b"eu-*",)
+                assert node.of("g", "us-1") == (), "no rule of the file is left"
+                assert node.of("none", "eu-1") == ()
+                assert node.of("other", "eu-1") == (b"config",)
             await two.remove("g")
             await two.remove("g")
             three = filters(embedded.url)
@@ -74,14 +74,14 @@ def test_rules_outlive_the_node_and_replace_those_of_the_file(embedded: Embedded
 def test_what_is_not_kept_does_not_hold(embedded: EmbeddedRedis) -> None:
     async def work() -> None:
         async with Opened() as filters:
-            it = filters(embedded.url)
-            await it.load()
+            node = filters(embedded.url)
+            await node.load()
             embedded.stop()
             with pytest.raises(TableUnavailable):
-                await it.put("g", RULES)
-            assert it.of("g", "eu-1") == (b"config",)
+                await node.put("g", RULES)
+            assert node.of("g", "eu-1") == (b"config",)
             with pytest.raises(TableUnavailable):
-                await it.remove("g")
+                await node.remove("g")
 
     asyncio.run(work())
 
@@ -91,17 +91,17 @@ def test_nothing_is_known_until_redis_answers(embedded: EmbeddedRedis) -> None:
         async with Opened() as filters:
             await filters(embedded.url).put("g", RULES)
             embedded.stop()
-            it = filters(embedded.url)
+            node = filters(embedded.url)
             async with asyncio.timeout(patient_s(DEADLINE_S)), asyncio.TaskGroup() as tasks:
-                waiting = tasks.create_task(it.load_until_loaded())
+                waiting = tasks.create_task(node.load_until_loaded())
                 await asyncio.sleep(0)
                 with pytest.raises(TableUnavailable):
-                    await it.load()
-                assert not it.loaded()
+                    await node.load()
+                assert not node.loaded()
                 assert not waiting.done()
                 embedded.start()
-            assert it.loaded()
-            assert it.of("g", "eu-1") == (b"eu-*",)
+            assert node.loaded()
+            assert node.of("g", "eu-1") == (b"eu-*",)
 
     asyncio.run(work())
 

@@ -60,7 +60,7 @@ async def published(url: str, config: Config, rest: str, port: int, off_ms: floa
 
 def found(url: str, cluster_id: str | None, **more: Any) -> list[tuple[str, str, str]]:
     findings = asyncio.run(look_at_nodes(configured(url, **more), cluster_id))
-    return [(it.check, it.status.value, it.found) for it in findings]
+    return [(finding.check, finding.status.value, finding.found) for finding in findings]
 
 
 def test_another_node_that_is_well_and_one_that_is_not(tmp_path: Path) -> None:
@@ -73,16 +73,16 @@ def test_another_node_that_is_well_and_one_that_is_not(tmp_path: Path) -> None:
         assert alone[:2] == ("nodes", "ok")
         with answering("b") as rest:
             asyncio.run(published(url, configured(url), rest, port, 0.0))
-            assert [it[1] for it in found(url, "cluster")] == ["ok"] * 4
-            assert [it[1] for it in found(url, None)] == ["ok"] * 4
+            assert [row[1] for row in found(url, "cluster")] == ["ok"] * 4
+            assert [row[1] for row in found(url, None)] == ["ok"] * 4
             differing = {"groups": [{"match": "x"}], "listen": {"slots_per_broker": 2}}
-            statuses = [it[:2] for it in found(url, "another", **differing)]
+            statuses = [row[:2] for row in found(url, "another", **differing)]
             assert statuses.count(("settings of nodes", "fault")) == 2
             assert ("settings of nodes", "warning") in statuses
         with answering("c") as rest:
             asyncio.run(published(url, configured(url), rest, free_ports(), 9_000.0))
             amiss = found(url, "cluster")
-    assert [it[0] for it in amiss if it[1] == "warning"] == [
+    assert [row[0] for row in amiss if row[1] == "warning"] == [
         "clocks of nodes",
         "addresses of nodes",
         "addresses of nodes",
@@ -92,5 +92,5 @@ def test_another_node_that_is_well_and_one_that_is_not(tmp_path: Path) -> None:
 
 
 def test_without_redis_or_without_a_name_nothing_is_said_of_nodes() -> None:
-    assert [it[:2] for it in found("redis://127.0.0.1:1", "c")] == [("nodes", "skipped")]
+    assert [row[:2] for row in found("redis://127.0.0.1:1", "c")] == [("nodes", "skipped")]
     assert asyncio.run(look_at_nodes(Config(), "c")) == []

@@ -39,7 +39,12 @@ async def until(done: Callable[[], bool]) -> None:
 
 
 def sample(view: View, name: str) -> float:
-    return next(it.value for family in view.collect() for it in family.samples if it.name == name)
+    return next(
+        measured.value
+        for family in view.collect()
+        for measured in family.samples
+        if measured.name == name
+    )
 
 
 def run(folder: Path, scenario: Callable[[View], object]) -> None:
@@ -65,7 +70,7 @@ def test_a_view_that_dies_or_is_silent_is_started_again(
     monkeypatch.setattr(registry_view, "VIEW_STOP_S_MAX", 0.1)
 
     def pids() -> set[int]:
-        return {int(it.name) for it in tmp_path.iterdir()}
+        return {int(file.name) for file in tmp_path.iterdir()}
 
     def up() -> bool:
         return sample(view_of[0], "keyway_registry_view_up") == 1
@@ -85,10 +90,10 @@ def test_a_view_that_dies_or_is_silent_is_started_again(
         assert sample(view, "keyway_registry_view_starts_total") >= 3
 
     def newest(pids: set[int]) -> int:
-        return max(pids, key=lambda it: (tmp_path / str(it)).stat().st_mtime_ns)
+        return max(pids, key=lambda pid: (tmp_path / str(pid)).stat().st_mtime_ns)
 
     run(tmp_path, scenario)
-    assert not [it for it in pids() if Path(f"/proc/{it}").exists()]
+    assert not [pid for pid in pids() if Path(f"/proc/{pid}").exists()]
 
 
 def test_its_own_reason_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +104,8 @@ def test_its_own_reason_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyP
         texts: list[str] = []
 
         async def look() -> bool:
-            texts[:] = [it.text for it in await view.troubles()]
-            return any("cannot listen on 127.0.0.1:1" in it for it in texts)
+            texts[:] = [trouble.text for trouble in await view.troubles()]
+            return any("cannot listen on 127.0.0.1:1" in text for text in texts)
 
         async with asyncio.timeout(patient_s(60)):
             while not await look():  # noqa: ASYNC110 - another process does it

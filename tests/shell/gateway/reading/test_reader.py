@@ -338,7 +338,7 @@ def test_a_failure_that_comes_when_nobody_reads_there_any_more_is_not_kept() -> 
         reader.stop(COMMITTED, leaves)
         assert reader.failing.unreadable(COMMITTED, 1) is None
         log.gate.set()
-        await until(lambda: not any(it.position == 1 for it in reader._schedule._wants))
+        await until(lambda: not any(want.position == 1 for want in reader._schedule._wants))
         assert reader.failing.unreadable(COMMITTED, 1) is None
         reader.stop(COMMITTED, stays)
         assert reader.failing.failing_partitions() == 0

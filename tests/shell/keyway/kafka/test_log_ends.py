@@ -33,7 +33,7 @@ class Learning:
         self.broker: FakeBroker = speaking(
             {ApiKey.METADATA: self._metadata, ApiKey.LIST_OFFSETS: self._list_offsets},
             # Its clients' telemetry is of no interest.
-            {int(it): (0, high) for it, high in VERSIONS.items()},
+            {int(partition): (0, high) for partition, high in VERSIONS.items()},
         )
 
     def learn(self) -> None:

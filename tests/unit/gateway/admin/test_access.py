@@ -134,7 +134,7 @@ def test_a_parameter_that_the_route_does_not_have(operation: Operation) -> None:
     """It is refused, behind the guard; scrapers and load balancers may add their own."""
 
     async def tell(client: httpx.AsyncClient) -> None:
-        names = [it.name for it in (*operation.query, *operation.optional)]
+        names = [parameter.name for parameter in (*operation.query, *operation.optional)]
         for who in (None, "viewer", "admin"):
             right = await asked(client, operation, who)
             client.cookies.clear()  # of a login
@@ -186,7 +186,7 @@ def test_a_token_for_some_groups_on_each_route(operation: Operation) -> None:
 
 
 def test_every_change_is_in_the_table_above() -> None:
-    assert {it.action for it in OPERATIONS if it.action is not None} == set(CHANGES)
+    assert {known.action for known in OPERATIONS if known.action is not None} == set(CHANGES)
 
 
 def test_a_hidden_group_reads_like_one_that_is_not_there() -> None:
@@ -202,7 +202,9 @@ def test_a_hidden_group_reads_like_one_that_is_not_there() -> None:
     story(tell)
 
 
-@pytest.mark.parametrize("operation", [it for it in OPERATIONS if it.action], ids=described)
+@pytest.mark.parametrize(
+    "operation", [known for known in OPERATIONS if known.action], ids=described
+)
 def test_each_change_and_each_refusal_is_audited(operation: Operation) -> None:
     async def tell(client: httpx.AsyncClient) -> None:
         with structlog.testing.capture_logs() as lines:

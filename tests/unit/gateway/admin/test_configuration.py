@@ -92,7 +92,7 @@ def test_a_reload(tmp_path: Path) -> None:
         shown = (await client.get("/v1/filters", params={"group": GROUP})).json()
         assert shown["rules"] == [{"client_id": "x*", "keys": ["k*"]}]
         differences = (await client.get("/v1/config")).json()["differences"]
-        assert [it["option"] for it in differences] == ["listen.port_base"]
+        assert [difference["option"] for difference in differences] == ["listen.port_base"]
         write(file, SAME.replace(ENTRY, entry) + "}")
         assert (await client.post("/v1/config/reload")).status_code == 200
         assert (await client.get("/v1/groups")).status_code == 401, "its token is gone"
@@ -104,7 +104,7 @@ def test_settings_that_shape_windows_need_a_restart(tmp_path: Path) -> None:
     async def tell(client: httpx.AsyncClient, admin: Admin, file: Path) -> None:
         write(file, SAME + ", lock_duration_ms: 7000, span_max: 64}")
         differences = (await client.get("/v1/config")).json()["differences"]
-        assert {it["reload"] for it in differences} == {False}
+        assert {difference["reload"] for difference in differences} == {False}
         answer = (await client.post("/v1/config/reload")).json()
         assert answer == {
             "reloaded": [],

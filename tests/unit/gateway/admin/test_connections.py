@@ -76,7 +76,7 @@ def test_connections_that_carry_members_of_other_groups_are_not_shown() -> None:
             assert [row["id"] for row in shown] == ids
 
     globs = {"orders": ["orders-*"], "payments": ["payments"], "all": ["*"]}
-    guard = access(*(token(name, Role.VIEWER, it) for name, it in globs.items()))
+    guard = access(*(token(name, Role.VIEWER, glob) for name, glob in globs.items()))
     story(tell, server=server, access=guard)
 
 

@@ -60,7 +60,10 @@ def test_the_portions_are_the_librarys_text() -> None:
 def without_times(text: bytes) -> list[bytes]:
     """The samples of creation differ between two registries."""
     lines = text.splitlines()
-    return [it.rpartition(b" ")[0] if b"_created" in it and it[:1] != b"#" else it for it in lines]
+    return [
+        line.rpartition(b" ")[0] if b"_created" in line and line[:1] != b"#" else line
+        for line in lines
+    ]
 
 
 def test_other_work_goes_on_meanwhile() -> None:

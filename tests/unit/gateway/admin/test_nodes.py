@@ -24,7 +24,7 @@ def _owners(shared: Shared, name: str) -> SharedOwners:
     return SharedOwners(
         name,
         TableInMemory(shared, name),
-        serves=lambda: {it: {"clients": (name, 9200 + it)} for it in (1, 2)},
+        serves=lambda: {broker: {"clients": (name, 9200 + broker)} for broker in (1, 2)},
         agreed=dict,
         facts=lambda: {"admin": f"{name}:9180"},
     )
@@ -72,7 +72,7 @@ async def ordered(client: httpx.AsyncClient, verb: str, **body: object) -> tuple
 
 async def owns(client: httpx.AsyncClient) -> dict[str, list[int]]:
     answer = (await client.get("/v1/nodes", headers=HEADERS)).json()
-    return {it["node"]: it["owns"] for it in answer["nodes"]}
+    return {node["node"]: node["owns"] for node in answer["nodes"]}
 
 
 def test_orders_are_taken_by_any_node_and_shown() -> None:
@@ -85,16 +85,18 @@ def test_orders_are_taken_by_any_node_and_shown() -> None:
         await asyncio.sleep(MOVED_S)
         assert await owns(client) == {"a": [1, 2], "b": []}
         answer = (await client.get("/v1/nodes", headers=HEADERS)).json()
-        assert [it["drained"] for it in answer["nodes"]] == [False, True]
+        assert [node["drained"] for node in answer["nodes"]] == [False, True]
         assert (await ordered(client, "undrain", node="b"))[0] == 200
         assert (await ordered(client, "move", broker=1, node="b"))[0] == 200
         await asyncio.sleep(MOVED_S)
         answer = (await client.get("/v1/nodes", headers=HEADERS)).json()
-        assert [it["placed"] for it in answer["nodes"]] == [[], [1]]
+        assert [node["placed"] for node in answer["nodes"]] == [[], [1]]
         assert 1 in (await owns(client))["b"]
         assert (await ordered(client, "move", broker=1, node=None))[0] == 200
         answer = await client.get("/v1/audit", headers=HEADERS)
-        told = [(it["action"], it["target"], it["outcome"]) for it in answer.json()["audit"]]
+        told = [
+            (entry["action"], entry["target"], entry["outcome"]) for entry in answer.json()["audit"]
+        ]
         assert told == [
             ("nodes.move", "1 to any", "done"),
             ("nodes.move", "1 to b", "done"),

@@ -37,7 +37,7 @@ def test_every_route_is_described_and_no_other() -> None:
 def test_the_dashboard_asks_with_parameters_that_are_described() -> None:
     taken: dict[str, set[str]] = {}
     for operation in OPERATIONS:
-        names = {it.name for it in (*operation.query, *operation.optional)}
+        names = {parameter.name for parameter in (*operation.query, *operation.optional)}
         taken[operation.path] = taken.get(operation.path, set()) | names
     scripts = [path.read_text("utf-8") for path in STATIC.rglob("*.js")]
     found = [
@@ -48,8 +48,10 @@ def test_the_dashboard_asks_with_parameters_that_are_described() -> None:
     ]
     assert ("/v1/windows", "runs") in found
     assert ("/v1/keys", "key") in found
-    assert [it for it in found if it[1] not in taken[it[0]]] == []
-    assert not [it for it in scripts if re.search(r'"/v1/[^"]*\?', it)], "at() joins them"
+    assert [use for use in found if use[1] not in taken[use[0]]] == []
+    assert not [script for script in scripts if re.search(r'"/v1/[^"]*\?', script)], (
+        "at() joins them"
+    )
 
 
 def test_every_schema_that_is_named_is_there() -> None:

@@ -37,7 +37,9 @@ def asked(path: str, query: str, status: object) -> tuple[Any, str | None]:
 
 def link(name: str, *topics: str) -> Json:
     state = {"state": "running", "target": "fra", "generation": 1, "error": "", "updated_ms": 5}
-    shown = {it: TopicStatus(partitions={0: PartitionStatus(copied=3)}).as_json() for it in topics}
+    shown = {
+        topic: TopicStatus(partitions={0: PartitionStatus(copied=3)}).as_json() for topic in topics
+    }
     return {"link": name, "source": name[:3], "level": 1, **state, "topics": shown}
 
 
@@ -89,7 +91,10 @@ def row(group: str, topic: str, partition: int, cluster: str) -> Json:
 
 def offsets(rows: list[Json]) -> Json:
     """As the command sorts them."""
-    order = sorted(rows, key=lambda it: (it["group"], it["topic"], it["partition"], it["cluster"]))
+    order = sorted(
+        rows,
+        key=lambda known: (known["group"], known["topic"], known["partition"], known["cluster"]),
+    )
     return {"rows": order, "away": ["nyc: no answer"]}
 
 
@@ -129,7 +134,7 @@ ROWS = [
     ],
 )
 def test_offsets_with_filters(query: str, wanted: dict[str, str]) -> None:
-    expected = [it for it in ROWS if wanted.items() <= it.items()]
+    expected = [known for known in ROWS if wanted.items() <= known.items()]
     assert asked("/v1/offsets", query, offsets(ROWS))[0]["rows"] == expected
     for limit in (1, 2, 5):
         paged = query if "limit" in query else f"{query}&limit={limit}"
@@ -144,7 +149,7 @@ PLACES = st.tuples(NAMES, NAMES, st.integers(0, 2**31 - 1), NAMES)
 def test_pages_of_any_size_have_each_row_once(
     places: set[tuple[str, str, int, str]], limit: int
 ) -> None:
-    status = offsets([row(*it) for it in places])
+    status = offsets([row(*place) for place in places])
     assert pages(f"limit={limit}", lambda _: status, limit) == status["rows"]
 
 
@@ -158,9 +163,11 @@ def test_rows_that_come_and_go_hide_no_other(
     passing: list[set[tuple[str, str, int, str]]],
     limit: int,
 ) -> None:
-    states = [offsets([row(*it) for it in stay | more]) for more in passing]
+    states = [offsets([row(*place) for place in stay | more]) for more in passing]
     found = pages(f"limit={limit}", lambda page: states[page % len(states)], limit)
-    shown = [(it["group"], it["topic"], it["partition"], it["cluster"]) for it in found]
+    shown = [
+        (known["group"], known["topic"], known["partition"], known["cluster"]) for known in found
+    ]
     assert len(shown) == len(set(shown))
     assert stay <= set(shown)
     assert shown == sorted(shown)
@@ -175,8 +182,8 @@ def encoded(value: object) -> str:
     [
         *("limit=0", "limit=1001", "after=x", "after=!", "after=%C3%A4", "after=bnVsbA"),
         *(
-            f"after={encoded(it)}"
-            for it in (1, [], ["g", "t", 0], ["g", "t", "0", "c"], ["g", "t", True, "c"], "gtpc")
+            f"after={encoded(place)}"
+            for place in (1, [], ["g", "t", 0], ["g", "t", "0", "c"], ["g", "t", True, "c"], "gtpc")
         ),
     ],
 )

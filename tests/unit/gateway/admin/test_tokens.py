@@ -27,7 +27,7 @@ def found(known: Tokens, text: str) -> Caller | None:
 def test_a_token_is_256_random_bits() -> None:
     made = {new_token() for _ in range(100)}
     assert len(made) == 100
-    assert all(re.fullmatch(r"keyway_[A-Za-z0-9_-]{43}", it) for it in made)
+    assert all(re.fullmatch(r"keyway_[A-Za-z0-9_-]{43}", text) for text in made)
 
 
 def test_the_owner_of_a_token() -> None:
@@ -46,8 +46,8 @@ def test_keys_go_to_those_who_may_see_them() -> None:
     assert [Tokens([token("t", role)])._tokens[0].caller.keys for role in Role] == [
         *(False, True, True),
     ]
-    asked = [Tokens([token("t", Role.VIEWER, keys=it)]) for it in (True, False)]
-    assert [it._tokens[0].caller.keys for it in asked] == [True, False]
+    asked = [Tokens([token("t", Role.VIEWER, keys=keys)]) for keys in (True, False)]
+    assert [made._tokens[0].caller.keys for made in asked] == [True, False]
 
 
 def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
@@ -59,7 +59,7 @@ def test_a_session_ends_with_its_time_its_token_and_at_logout() -> None:
     assert sessions.caller(first) == found(known, "ann")
     assert sessions.token(first) == "ann"
     assert sessions.token("x") is None
-    assert b"ann" not in {it.sealed for it in sessions._sessions.values()}
+    assert b"ann" not in {session.sealed for session in sessions._sessions.values()}
     assert sessions.caller("x") is sessions.caller("\ud800") is None
     sessions.close(first)
     sessions.close("unknown")
@@ -77,7 +77,13 @@ def test_the_oldest_of_too_many_sessions_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tokens, "LOGIN_SESSIONS_MAX", 3)
     sessions = LoginSessions(Tokens([token("ann", Role.VIEWER)]), Clock())
     cookies = [sessions.open("ann") for _ in range(5)]
-    assert [sessions.caller(it) is not None for it in cookies] == [False, False, True, True, True]
+    assert [sessions.caller(cookie) is not None for cookie in cookies] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_failed_logins_of_one_address() -> None:

@@ -95,10 +95,10 @@ documents = st.recursive(
 def test_no_masked_field_is_shown_however_deep(document: dict[str, Any]) -> None:
     def fields(of: object) -> list[tuple[str, object]]:
         if isinstance(of, list):
-            return [it for entry in of for it in fields(entry)]
+            return [pair for entry in of for pair in fields(entry)]
         if not isinstance(of, dict):
             return []
-        return [*of.items(), *(it for entry in of.values() for it in fields(entry))]
+        return [*of.items(), *(pair for entry in of.values() for pair in fields(entry))]
 
     row = shown_value(start(json.dumps(document).encode()), ["secret", "*.secret"])
     assert all(value == "***" for name, value in fields(row.value) if name == "secret")

@@ -27,7 +27,7 @@ def test_one_listener_as_ever() -> None:
 def test_several(short: bool) -> None:
     two = [{"name": "in"}, {"name": "out", "bootstrap_port": 1, "port_base": 2, "tls": TLS}]
     listen = config(two if short else {"listeners": two, "slots_per_broker": 2}).listen
-    assert [it.name for it in listen.all()] == ["in", "out"]
+    assert [listener.name for listener in listen.all()] == ["in", "out"]
     assert listen.slots_per_broker == (1 if short else 2)
 
 

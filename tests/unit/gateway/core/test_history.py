@@ -12,8 +12,8 @@ EVERY_MS = 10_000
 def history(*steps: tuple[int, int], lag: int = 0, logs: int = 4) -> History:
     """A sample every 10 s, after so many records (produced, settled) each."""
     made = History()
-    produced = accumulate((it[0] for it in steps), initial=1_000)
-    settled = accumulate((it[1] for it in steps), initial=0)
+    produced = accumulate((step[0] for step in steps), initial=1_000)
+    settled = accumulate((step[1] for step in steps), initial=0)
     for at, (end, done) in enumerate(zip(produced, settled, strict=True)):
         made.add(Sample(at * EVERY_MS, end, logs, 2 * done, done, lag + end - 1_000 - done))
     return made

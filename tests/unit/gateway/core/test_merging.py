@@ -27,7 +27,7 @@ def told(has: set[tuple[str, int]], after: tuple[str, int], limit: int) -> dict[
     start = bisect_right(rows, after)
     page = rows[start : start + limit]
     following = PLACES.text_of(page[-1]) if start + limit < len(rows) else None
-    shown = [{"topic": it[0], "partition": it[1], "state": "up"} for it in page]
+    shown = [{"topic": place[0], "partition": place[1], "state": "up"} for place in page]
     return {"group": "g", "windows": shown, "next": following}
 
 
@@ -38,7 +38,7 @@ def test_pages_have_every_row_once_and_in_order(
     seen: list[tuple[str, int]] = []
     after = ("", -1)
     for _ in range(200):
-        page = merging.page(PLACES, [told(it, after, limit) for it in has], limit)
+        page = merging.page(PLACES, [told(held, after, limit) for held in has], limit)
         rows = [(row["topic"], row["partition"]) for row in page["windows"]]
         assert len(rows) <= limit
         seen += rows
@@ -92,7 +92,7 @@ def test_hot_keys_of_all_nodes_are_one_ranking() -> None:
 
     answers = [{"keys": [key(0, 9), key(0, 4)]}, {"keys": [key(1, 9), key(1, 5)]}]
     ranked = merging.hot_keys(answers, 3)["keys"]
-    assert [(it["partition"], it["records"]) for it in ranked] == [(0, 9), (1, 9), (1, 5)]
+    assert [(row["partition"], row["records"]) for row in ranked] == [(0, 9), (1, 9), (1, 5)]
 
 
 def test_members_and_groups() -> None:

@@ -113,14 +113,14 @@ def test_a_node_that_is_missing_is_named_and_the_rest_shown() -> None:
     found = together(said(line("g")), said(line("g")), missing="c")
     assert found.health.status == "degraded"
     assert found.health.reasons == ["node c does not answer: no answer"]
-    assert [it.node for it in found.unanswered] == ["c"]
+    assert [silent.node for silent in found.unanswered] == ["c"]
     assert found.nodes == ["a", "b"]
     assert found.groups[0].windows == 4
 
 
 def test_so_many_groups_are_shown_and_the_others_counted() -> None:
     found = together(said(line("a"), line("c"), groups_hidden=2), said(line("b")), most=2)
-    assert [it.group for it in found.groups] == ["a", "b"]
+    assert [group.group for group in found.groups] == ["a", "b"]
     assert found.groups_hidden == 3
 
 
@@ -133,7 +133,11 @@ def test_times_of_other_bounds_are_not_added() -> None:
 
 def columns(topic: str | None, at_ms: list[int], **of: list[Any]) -> dict[str, Any]:
     names = ("lag", "produced", "delivered", "settled")
-    return {"topic": topic, "at_ms": at_ms, **{it: of.get(it, [None] * len(at_ms)) for it in names}}
+    return {
+        "topic": topic,
+        "at_ms": at_ms,
+        **{name: of.get(name, [None] * len(at_ms)) for name in names},
+    }
 
 
 def past(whole: dict[str, Any], *topics: dict[str, Any]) -> dict[str, Any]:

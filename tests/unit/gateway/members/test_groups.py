@@ -348,7 +348,7 @@ def test_members_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> No
                 for _ in range(3):
                     with pytest.raises(GroupFull):
                         node.beat("m3")
-            assert [it["event"] for it in logs].count("too_many_members") == 1
+            assert [log["event"] for log in logs].count("too_many_members") == 1
             if bound == "CONNECTION_MEMBERS_MAX":
                 node.beat("m3", connection=2)
             else:

@@ -134,15 +134,15 @@ class Unheard:
 @pytest.mark.parametrize("first", ["load", "remove"])
 def test_rules_that_are_set_meanwhile_are_the_same_here_and_in_redis(first: str) -> None:
     async def work() -> None:
-        it, table = filters(), SlowTable()
-        it._table = cast("RedisTable[Any]", table)
-        it._log = cast(Any, Unheard())
+        filter_table, table = filters(), SlowTable()
+        filter_table._table = cast("RedisTable[Any]", table)
+        filter_table._log = cast(Any, Unheard())
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(it.load() if first == "load" else it.remove("g"))
+            tasks.create_task(filter_table.load() if first == "load" else filter_table.remove("g"))
             await settle()
-            tasks.create_task(it.put("g", NEW))
+            tasks.create_task(filter_table.put("g", NEW))
             await settle()
             table.answers.set()
-        assert it.rules("g").rules == table.rows["g"] == NEW
+        assert filter_table.rules("g").rules == table.rows["g"] == NEW
 
     run(work())

@@ -46,13 +46,16 @@ REDIS = Redis(
 def marks(findings: Iterable[Finding]) -> list[tuple[str, str]]:
     """Their checks and states; each one that is amiss says how to mend it."""
     found = list(findings)
-    assert all(bool(it.mend) == (it.status in (Status.WARNING, Status.FAULT)) for it in found)
-    return [(it.check, it.status.value) for it in found]
+    assert all(
+        bool(finding.mend) == (finding.status in (Status.WARNING, Status.FAULT))
+        for finding in found
+    )
+    return [(finding.check, finding.status.value) for finding in found]
 
 
 def test_a_cluster_that_is_well() -> None:
     findings = list(of_cluster(CLUSTER))
-    assert [it.found for it in findings] == [
+    assert [finding.found for finding in findings] == [
         "cluster c, 1 broker answers",
         "Kafka 4.2 or later",
         "offset.metadata.max.bytes is 4096",
@@ -78,8 +81,8 @@ def test_an_upstream_that_is_away_is_named_once(reason: str) -> None:
     first, *rest = of_silent_upstream("k:9092", reason)
     assert (first.status, first.found) == (Status.FAULT, "k:9092: Connection refused")
     assert "bootstrap_servers" in first.mend
-    assert [it.check for it in rest] == ["version", "metadata limit", "permissions"]
-    assert {it.found for it in rest} == {"not looked at: upstream could not be asked"}
+    assert [finding.check for finding in rest] == ["version", "metadata limit", "permissions"]
+    assert {finding.found for finding in rest} == {"not looked at: upstream could not be asked"}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,9 @@ def test_the_release_is_known_by_the_apis(
 
 def test_the_oldest_broker_decides() -> None:
     old = Broker(2, "kafka-2:9092", versions={int(ApiKey.FETCH): (0, 12)}, metadata_bytes=4_096)
-    found = {it.check: it for it in of_cluster(replace(CLUSTER, brokers=[BROKER, old]))}
+    found = {
+        finding.check: finding for finding in of_cluster(replace(CLUSTER, brokers=[BROKER, old]))
+    }
     assert found["version"].status is Status.FAULT
     assert "before 3.1" in found["version"].found
 
@@ -176,8 +181,8 @@ def test_redis_that_is_well() -> None:
 def test_redis_that_is_amiss(redis: Redis, check: str, status: Status, words: str) -> None:
     findings = list(of_redis(redis))
     marks(findings)
-    amiss = [it for it in findings if it.status is not Status.OK]
-    assert [(it.check, it.status) for it in amiss] == [(check, status)]
+    amiss = [finding for finding in findings if finding.status is not Status.OK]
+    assert [(finding.check, finding.status) for finding in amiss] == [(check, status)]
     assert words in amiss[0].found
 
 

@@ -19,7 +19,9 @@ def test_a_long_step_is_a_delay() -> None:
         await asyncio.sleep(0.5)
         task.cancel()
         (family,) = delays.collect()
-        count = {it.labels["le"]: it.value for it in family.samples if "le" in it.labels}
+        count = {
+            sample.labels["le"]: sample.value for sample in family.samples if "le" in sample.labels
+        }
         on_time = count["0.001"]
         assert on_time >= 10
         assert (count["0.25"], count["0.5"]) == (on_time, on_time + 1)

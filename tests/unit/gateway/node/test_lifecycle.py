@@ -55,7 +55,7 @@ def test_parts_start_from_bottom_to_top_and_stop_from_top_to_bottom() -> None:
         )
         await settle()
         runs = {"a runs", "b runs"}
-        assert [it for it in log if it not in runs] == [
+        assert [line for line in log if line not in runs] == [
             *("a starts", "b starts", "a is ready", "b is ready"),
         ]
         assert runs <= set(log)
@@ -84,7 +84,7 @@ def test_a_node_that_waits_for_its_upstream_can_be_stopped() -> None:
         await life
 
     run(work())
-    assert [it for it in log if "windows" in it or "upstream" in it] == [
+    assert [line for line in log if "windows" in line or "upstream" in line] == [
         "windows closes",
         "upstream closes",
     ], "a part that has not started has nothing to write"

@@ -18,13 +18,13 @@ def config(**sections: Any) -> Config:
 
 def test_each_worker_has_ports_and_a_name_of_its_own() -> None:
     workers = [Worker(number, 2, HERE).config(config()) for number in range(2)]
-    assert [it.nodes.id for it in workers] == ["worker-0", "worker-1"]
-    assert [it.admin.port for it in workers] == [9180, 9181]
-    assert [it.listen.port_base for it in workers] == [9200, 10_200]
-    for it in workers:
-        assert (it.listen.bootstrap_port, it.listen.bootstrap_shared) == (9192, True)
-        assert it.state.redis_url is not None
-        assert it.state.redis_url.get_secret_value() == HERE
+    assert [worker.nodes.id for worker in workers] == ["worker-0", "worker-1"]
+    assert [worker.admin.port for worker in workers] == [9180, 9181]
+    assert [worker.listen.port_base for worker in workers] == [9200, 10_200]
+    for worker in workers:
+        assert (worker.listen.bootstrap_port, worker.listen.bootstrap_shared) == (9192, True)
+        assert worker.state.redis_url is not None
+        assert worker.state.redis_url.get_secret_value() == HERE
 
 
 def test_slots_take_their_ports_first() -> None:

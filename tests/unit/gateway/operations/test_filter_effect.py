@@ -57,7 +57,7 @@ def test_keys_that_move_are_counted_once_each() -> None:
         assert effect.known == len(KEYS)
         assert effect.moved == sum(a != b for a, b in zip(before, after, strict=True)) > 0
         assert effect.dropped == 0
-        assert [(it.client_id, it.before, it.after) for it in effect.members] == [
+        assert [(member.client_id, member.before, member.after) for member in effect.members] == [
             ("client-m1", (), (b"eu-*",)),
             ("client-m2", (), (b"*",)),
         ]
@@ -77,7 +77,7 @@ def test_keys_that_nobody_takes_are_counted() -> None:
 def test_without_rules_those_of_the_configuration_count() -> None:
     async def tell(_: Node, effects: FilterEffects) -> None:
         effect = await effects.of(GROUP, None)
-        assert [it.after for it in effect.members] == [(b"eu-*",), (b"eu-*",)]
+        assert [member.after for member in effect.members] == [(b"eu-*",), (b"eu-*",)]
         # The windows of this test have members without filters.
         assert effect.dropped == 20
 

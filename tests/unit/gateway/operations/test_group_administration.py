@@ -37,7 +37,7 @@ def story(tell: Callable[[Admin, GroupAdministration], Awaitable[None]]) -> None
 
 
 def by_name(settings: list[Setting]) -> dict[str, Setting]:
-    return {it.name: it for it in settings}
+    return {setting.name: setting for setting in settings}
 
 
 def test_where_each_setting_comes_from() -> None:

@@ -47,7 +47,7 @@ class Story:
                 node.beat("m1", -1)
             case 3 | 4 if window := self.window(partition):
                 acquired = window.acquire(Acquire(M1, S1, rng.randint(1, 4), now_ms()))
-                self.held += [(partition, it) for it in acquired.offsets] if acquired else []
+                self.held += [(partition, at) for at in acquired.offsets] if acquired else []
             case 5 | 6 if self.held:
                 place, offset = self.held.pop(rng.randrange(len(self.held)))
                 kind = bytes([rng.choice((1, 1, 2, 3))])
@@ -62,7 +62,11 @@ class Story:
         await settle()
 
     def window(self, partition: int) -> Window | None:
-        found = [it for it in self.node.windows.table.all() if it.partition.partition == partition]
+        found = [
+            window
+            for window in self.node.windows.table.all()
+            if window.partition.partition == partition
+        ]
         return found[0] if found and found[0].dispatcher is not None else None
 
 
@@ -96,9 +100,9 @@ def test_figures_are_those_of_somebody_who_looks_for_the_first_time(seed: int) -
                     await check_sums(lags)
                     first = admin.lags()
                     await first.refresh(stored=True)
-                    in_memory = {it.key.partition for it in admin.node.windows.table.all()}
-                    assert [shown(it, in_memory) for it in rows(lags)] == [
-                        shown(it, in_memory) for it in rows(first)
+                    in_memory = {window.key.partition for window in admin.node.windows.table.all()}
+                    assert [shown(row, in_memory) for row in rows(lags)] == [
+                        shown(row, in_memory) for row in rows(first)
                     ]
 
     run(work())
@@ -162,12 +166,12 @@ def test_the_end_of_a_log_that_one_group_was_told_of_counts_for_the_others() -> 
             await asyncio.sleep(1)
             lags = admin.lags()
             await lags.refresh(stored=True)
-            assert [it.seconds for it in lags.of_group("other")] == [0.0]
+            assert [lag.seconds for lag in lags.of_group("other")] == [0.0]
             node.log.produce(b"k", partition=1)
             await lags.refresh_group(GROUP)
             await lags.refresh(stored=False)
-            assert [it.records for it in lags.of_group("other")] == [1]
-            assert None not in [it.seconds for it in lags.of_group("other")]
+            assert [lag.records for lag in lags.of_group("other")] == [1]
+            assert None not in [lag.seconds for lag in lags.of_group("other")]
 
     run(work())
 

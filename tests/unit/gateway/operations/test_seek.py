@@ -126,7 +126,7 @@ def test_kafka_refuses_one_partition() -> None:
         moves = await seeks.plan(GROUP, Target("latest"))
         admin.commits.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         done = await seeks.execute(GROUP, moves)
-        assert {it.error for it in done} == {"TOPIC_AUTHORIZATION_FAILED"}
-        assert {it.new for it in done} == {None}
+        assert {move.error for move in done} == {"TOPIC_AUTHORIZATION_FAILED"}
+        assert {move.new for move in done} == {None}
 
     story(tell)

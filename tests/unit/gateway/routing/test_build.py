@@ -11,7 +11,9 @@ from gateway.routing.build import by_listener, endpoints_of
 
 
 def listening(**addresses: dict[int, Address]) -> Listening:
-    all_: Any = {name: SimpleNamespace(addresses=it) for name, it in addresses.items()}
+    all_: Any = {
+        name: SimpleNamespace(addresses=of_listener) for name, of_listener in addresses.items()
+    }
     return cast(Listening, SimpleNamespace(all=all_))
 
 

@@ -30,7 +30,7 @@ class Running:
     changes: int = 0
 
     def owned(self) -> list[int]:
-        return [it for it in (1, 2) if self.owners.standing(it) is Standing.OWNED]
+        return [broker for broker in (1, 2) if self.owners.standing(broker) is Standing.OWNED]
 
     async def die(self) -> None:
         self.task.cancel()
@@ -44,7 +44,7 @@ async def started(
     owners = SharedOwners(
         name,
         TableInMemory(shared, incarnation or name),
-        serves=lambda: {it: {"clients": (name, it)} for it in (1, 2)},
+        serves=lambda: {broker: {"clients": (name, broker)} for broker in (1, 2)},
         agreed=lambda: {"upstream cluster": cluster},
         facts=dict,
     )
@@ -53,7 +53,7 @@ async def started(
     node = Running(owners, asyncio.get_running_loop().create_task(owners.run()))
 
     async def let_go(brokers: frozenset[int]) -> None:
-        assert all(owners.standing(it) is Standing.HANDING_OVER for it in brokers)
+        assert all(owners.standing(broker) is Standing.HANDING_OVER for broker in brokers)
         node.let_go.append(brokers)
 
     def changed() -> None:

@@ -49,38 +49,38 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> tuple[Upstream, Kafka]:
 
 def test_many_names_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "METADATA_TOPICS_MAX", 2)
-    it, kafka = upstream(monkeypatch)
-    topology = asyncio.run(it.refresh(["a", "b", "c", "no-d", "e"]))
+    client, kafka = upstream(monkeypatch)
+    topology = asyncio.run(client.refresh(["a", "b", "c", "no-d", "e"]))
     assert kafka.asked == [["a", "b"], ["c", "no-d"], ["e"]]
     assert list(topology.topics) == ["a", "b", "c", "no-d", "e"]
     assert list(topology.brokers) == [1]
 
 
 def test_without_any_name_the_brokers_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    it, kafka = upstream(monkeypatch)
-    assert list(asyncio.run(it.refresh()).brokers) == [1]
+    client, kafka = upstream(monkeypatch)
+    assert list(asyncio.run(client.refresh()).brokers) == [1]
     assert kafka.asked == [[]]
 
 
 def test_a_look_up_asks_once_and_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    it, kafka = upstream(monkeypatch)
+    client, kafka = upstream(monkeypatch)
 
     async def work() -> None:
-        found = await it.look_up(["a", "no-b", "not a name", "x" * 250])
+        found = await client.look_up(["a", "no-b", "not a name", "x" * 250])
         assert list(found) == ["a"]
-        await it.refresh(["c"])
+        await client.refresh(["c"])
 
     asyncio.run(work())
     assert kafka.asked == [["a", "no-b"], ["c"]]
-    assert list(it.watched) == ["c"]
+    assert list(client.watched) == ["c"]
 
 
 def test_only_so_many_topics_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "WATCHED_TOPICS_MAX", 3)
-    it, _ = upstream(monkeypatch)
-    it.watch(["a", "b"])
-    it.watch(["b", "c", "d"])
-    assert list(it.watched) == ["a", "b", "c"]
-    it.unwatch(["a"])
-    it.watch(["d"])
-    assert list(it.watched) == ["b", "c", "d"]
+    client, _ = upstream(monkeypatch)
+    client.watch(["a", "b"])
+    client.watch(["b", "c", "d"])
+    assert list(client.watched) == ["a", "b", "c"]
+    client.unwatch(["a"])
+    client.watch(["d"])
+    assert list(client.watched) == ["b", "c", "d"]

@@ -75,8 +75,8 @@ def test_who_asks_meanwhile_goes_along_with_the_next_request() -> None:
         coordinator = Coordinator()
         commits = commits_of(coordinator)
         places = [*(place(number) for number in range(6)), place(0, "bills"), place(2)]
-        found = await asyncio.gather(*(commits.fetch("g", it) for it in places))
-        assert [None if it is None else it.offset for it in found] == [
+        found = await asyncio.gather(*(commits.fetch("g", partitions) for partitions in places))
+        assert [None if commit is None else commit.offset for commit in found] == [
             0,
             None,
             2,
@@ -119,7 +119,7 @@ def test_a_failure_is_everybodys_who_asked_and_nobodys_afterwards() -> None:
         coordinator.away = True
         asking = [asyncio.ensure_future(commits.fetch("g", place(number))) for number in (0, 2, 4)]
         await asyncio.wait(asking)
-        assert [type(it.exception()) for it in asking] == [Unreachable] * 3
+        assert [type(task.exception()) for task in asking] == [Unreachable] * 3
         assert len(coordinator.asked) == 2
         coordinator.away = False
         assert await commits.fetch("g", place(2)) == Committed(2, -1, "")

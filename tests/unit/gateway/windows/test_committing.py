@@ -85,7 +85,7 @@ def test_members_that_come_back_start_at_a_position_that_was_set_meanwhile() -> 
         core = node.window().dispatcher
         assert core is not None
         assert core.cursor == 6
-        assert [it.member_id for it in core.members] == ["m2"]
+        assert [member.member_id for member in core.members] == ["m2"]
 
     story(tell, None, *KEYS)
 

@@ -108,8 +108,11 @@ def test_each_round_trip_is_measured() -> None:
     asyncio.run(work())
     (family,) = RoundTripCollector(watch.round_trips).collect()
     values = {
-        (it.name.removeprefix("keyway_store_round_trip_seconds"), it.labels.get("le")): it.value
-        for it in family.samples
+        (
+            sample.name.removeprefix("keyway_store_round_trip_seconds"),
+            sample.labels.get("le"),
+        ): sample.value
+        for sample in family.samples
     }
     assert values["_count", None] == 2
     assert values["_sum", None] == pytest.approx(3.02)

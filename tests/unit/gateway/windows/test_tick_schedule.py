@@ -96,12 +96,12 @@ def test_no_window_is_ticked_later_than_by_a_walk_of_all(moves: list[tuple[str, 
         due[name] = due_ms
         schedule.stir(window(name))
         now_ms += TICK_MS
-        taken = [it.key.topic_id for it in schedule.take(now_ms)]
+        taken = [window_.key.topic_id for window_ in schedule.take(now_ms)]
         assert len(taken) == len(set(taken))
-        assert {it for it, at in due.items() if at <= now_ms} <= set(taken)
-        assert all(it == name or due[it] < now_ms + TICK_MS for it in taken)
-        for it in taken:
-            schedule.rests(window(it), due[it], now_ms)
+        assert {topic for topic, at in due.items() if at <= now_ms} <= set(taken)
+        assert all(topic == name or due[topic] < now_ms + TICK_MS for topic in taken)
+        for topic in taken:
+            schedule.rests(window(topic), due[topic], now_ms)
 
 
 def test_a_group_rests_as_long_as_nothing_happens_in_its_windows() -> None:

@@ -23,7 +23,7 @@ def test_one_that_opens_in_a_group_at_rest_waits_until_it_is_up() -> None:
             waiting = WaitingWindows(node.windows.table)
 
             def partitions() -> list[int]:
-                return [it.partition.partition for it in waiting.all()]
+                return [window.partition.partition for window in waiting.all()]
 
             node.beat()
             await settle()

@@ -24,7 +24,7 @@ def test_a_late_refusal_of_what_an_operator_gave_up_counts_nothing() -> None:
             await window.give_up(refused.end)
             assert core.read_position == refused.end
             window.on_read(refused)
-            dropped = [it for it in node.noticed if it.notice is Notice.DROPPED]
-            assert [it.count for it in dropped] == [2]
+            dropped = [noticed for noticed in node.noticed if noticed.notice is Notice.DROPPED]
+            assert [noticed.count for noticed in dropped] == [2]
 
     run(work())

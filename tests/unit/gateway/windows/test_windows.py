@@ -450,7 +450,7 @@ def test_members_that_come_while_upstream_shows_less_are_told_to_all_windows(
             for partition in (0, 1):
                 core = node.window(partition).dispatcher
                 assert core is not None
-                assert [it.member_id for it in core.members] == ["m2"]
+                assert [member.member_id for member in core.members] == ["m2"]
 
     run(work())
 

@@ -62,6 +62,6 @@ def test_members_that_come_while_idle_windows_are_closed_keep_theirs(
             node.beat("m2")
             await settle()
             await asyncio.sleep(1)
-            assert [it.key.partition for it in node.windows.table.all()] == [0, 1, 2]
+            assert [window.key.partition for window in node.windows.table.all()] == [0, 1, 2]
 
     run(work())

@@ -18,7 +18,9 @@ def test_to_join_opens_no_window() -> None:
             await settle()
             assert node.windows.table.all() == [], "nobody fetches"
             node.fetch()
-            await until(lambda: all(it.dispatcher is not None for it in node.windows.table.all()))
+            await until(
+                lambda: all(window.dispatcher is not None for window in node.windows.table.all())
+            )
             assert len(node.windows.table.all()) == 4
 
     run(work())

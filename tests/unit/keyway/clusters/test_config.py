@@ -96,7 +96,7 @@ def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_of_topics_and_groups(tmp_path: Path) -> None:
-    plain, patterned = (load(written(tmp_path, FILE)).cluster(it) for it in ("c1", "c3"))
+    plain, patterned = (load(written(tmp_path, FILE)).cluster(cluster) for cluster in ("c1", "c3"))
     assert plain.topic_names().there("orders.eu") == "orders.eu"
     assert patterned.topic_names().there("acme-orders.eu") == "orders.eu"
     assert patterned.topic_names().back("orders.eu") == "acme-orders.eu"

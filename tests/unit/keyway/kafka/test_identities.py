@@ -14,8 +14,8 @@ AWAY = Away("no answer at 127.0.0.1:1: timed out")
 def config(**expected: str) -> ClustersConfig:
     """Of `a`, `b` and `c`; ids that the file expects, by name."""
     places = [
-        {"name": it, "bootstrap_servers": "127.0.0.1:1", "cluster_id": expected.get(it)}
-        for it in "abc"
+        {"name": name, "bootstrap_servers": "127.0.0.1:1", "cluster_id": expected.get(name)}
+        for name in "abc"
     ]
     tree = {"level": 2, "children": ["a", {"level": 1, "children": ["b", "c"]}]}
     return ClustersConfig.model_validate({"clusters": places, "tree": tree})

@@ -32,7 +32,10 @@ def three_looks() -> Callable[[], View]:
     [
         ("json", lambda text: [json.loads(line) for line in text.splitlines()]),
         ("yaml", lambda text: list(yaml.safe_load_all(text))),
-        ("table", lambda text: [{"lag": int(it.split()[1])} for it in text.split("\n\n") if it]),
+        (
+            "table",
+            lambda text: [{"lag": int(block.split()[1])} for block in text.split("\n\n") if block],
+        ),
     ],
 )
 def test_each_look_is_shown_until_ctrl_c(

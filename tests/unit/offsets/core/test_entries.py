@@ -34,7 +34,7 @@ PLACE = ("my group", "tøpic", 3)
 A, B = Stream("A", "tøpic", 3), Stream("B", "tøpic", 3)
 
 ranges = st.lists(st.integers(0, 10_000), unique=True, max_size=40).map(
-    lambda it: joined(sorted(it))
+    lambda entries: joined(sorted(entries))
 )
 
 

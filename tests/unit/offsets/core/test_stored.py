@@ -26,7 +26,7 @@ def state(index: PartitionIndex) -> dict[str, object]:
     more = ("late", "records", "passed", "passed_last_ms", "copies", "former_end", "latest_ms")
     found: dict[str, object] = {name: getattr(index, name) for name in names + more}
     for stream, spans in index.spans.items():
-        found |= {f"{stream} {it}": getattr(spans, it) for it in ("low", "high", "records")}
+        found |= {f"{stream} {name}": getattr(spans, name) for name in ("low", "high", "records")}
     return found
 
 

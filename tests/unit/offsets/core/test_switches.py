@@ -22,11 +22,11 @@ ORDER = Told("A", 3, "A", generation=2, target="C", rewind=False, done=True, fla
 
 
 def unfinished(*told: Told) -> set[str]:
-    return unfinished_subtrees({(it.place, it.source): it for it in told}, TREE)
+    return unfinished_subtrees({(switch.place, switch.source): switch for switch in told}, TREE)
 
 
 def test_every_cluster_but_the_new_target_has_to_be_through() -> None:
-    through = [replace(ORDER, source=it) for it in ("B", "D")]
+    through = [replace(ORDER, source=cluster) for cluster in ("B", "D")]
     assert unfinished() == set()
     assert unfinished(ORDER) == {"B", "C", "D"}
     assert unfinished(ORDER, through[0]) == {"B", "C", "D"}

@@ -34,12 +34,12 @@ class Log:
         self.index.extend(self.rows(start, 10**9), end if end is not None else len(lines) + start)
 
     def rows(self, first: int, last: int) -> Rows:
-        chosen = [it for it in self.lines if first <= it[0] <= last]
+        chosen = [line for line in self.lines if first <= line[0] <= last]
         return Rows(
-            [it[0] for it in chosen],
-            [it[3] * 1_000 for it in chosen],
-            [it[1] for it in chosen],
-            [it[2] for it in chosen],
+            [line[0] for line in chosen],
+            [line[3] * 1_000 for line in chosen],
+            [line[1] for line in chosen],
+            [line[2] for line in chosen],
         )
 
     def facts(self, committed: int) -> SourceFacts:
@@ -55,7 +55,9 @@ class Log:
 
 def plain(own: Stream, seconds: Sequence[int], **more: int) -> Log:
     start = more.get("start", 0)
-    return Log(own, [(start + at, own, start + at, it) for at, it in enumerate(seconds)], **more)
+    return Log(
+        own, [(start + at, own, start + at, second) for at, second in enumerate(seconds)], **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_margin_longer_than_the_timestamps_is_the_log_start() -> None:
     """Kafka takes -1 and -3 for the latest record and the end, and records may have no time, -1."""
     assert facts_and_timestamp(plain(A, [1, 2]), 2, margin_s=3)[1] == 0
     target = Log(B, [(0, A, 0, -1), (1, A, 1, 0), (2, A, 2, 5)])
-    assert [target.first(it) for it in (-3, -1, 0, 1)] == [0, 0, 0, 2]
+    assert [target.first(offset) for offset in (-3, -1, 0, 1)] == [0, 0, 0, 2]
 
 
 def test_an_empty_partition_has_no_timestamp() -> None:
@@ -237,13 +239,13 @@ def test_progress_beyond_the_log_end_is_of_an_earlier_life_of_the_topic() -> Non
         return target.locate(Progress({A: processed, B: 8}, {}, settled)).offset
 
     assert not target.index.compare(4, log_end=4)
-    assert [find(it) for it in (3, 4)] == [3, 4]
+    assert [find(offset) for offset in (3, 4)] == [3, 4]
     assert not target.index.compare(20, log_end=20), "the index is behind"
     assert target.index.compare(20, log_end=4)
     assert not target.index.compare(20, log_end=4), "it is known"
-    assert [find(it) for it in (3, 4, 20)] == [1, 1, 1]
+    assert [find(offset) for offset in (3, 4, 20)] == [1, 1, 1]
     assert not target.index.compare(21, log_end=30), "as long as the earlier one by now"
-    assert [find(it) for it in (20, 21)] == [1, 4]
+    assert [find(offset) for offset in (20, 21)] == [1, 4]
 
 
 def test_another_life_of_a_topic_is_another_stream() -> None:

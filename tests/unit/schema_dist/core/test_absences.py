@@ -16,8 +16,8 @@ def after(*said: Presence | None, every_ms: int = 20_000, from_ms: int = 0) -> A
     """The answers about A, from `from_ms` on."""
     absences = Absences()
     absences.ask_for([A])
-    for at, it in enumerate(said):
-        absences.answered(A, it, from_ms + at * every_ms)
+    for at, answer in enumerate(said):
+        absences.answered(A, answer, from_ms + at * every_ms)
     return absences
 
 

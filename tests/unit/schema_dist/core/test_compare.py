@@ -100,7 +100,7 @@ def test_references_and_type_belong_to_the_meaning() -> None:
         Schema(AVRO, '{"type":"string"}', (one,)),
         Schema(AVRO, '{"type":"string"}', (Reference("a", "a-value", Version(2)),)),
     ]
-    assert len({fingerprint(it) for it in shapes}) == len(shapes)
+    assert len({fingerprint(shape) for shape in shapes}) == len(shapes)
     assert fingerprint(shapes[0]) == fingerprint(Schema(AVRO, shapes[0].text, extra='{"x":1}'))
 
 
@@ -122,7 +122,7 @@ def test_a_large_protobuf_text_reads_as_json_dumps_writes_it() -> None:
     fields = "".join(f"string f{at} = {at + 1}; " for at in range(700))  # several calls
     text = f'import "b"; option a = "x\\"y"; import "a"; message M {{ {fields}}} message N {{}}'
     words = [f"message M {{ {fields}}}", "message N {}"]
-    split = [re.findall(r"[\w]+|[^\w\s]", it) for it in words]
+    split = [re.findall(r"[\w]+|[^\w\s]", word) for word in words]
     loose = [["import", '"a"', ";"], ["import", '"b"', ";"]]
     loose.append(["option", "a", "=", '"x\\"y"', ";"])
     assert canonical(PROTOBUF, text) == json.dumps([loose, split])

@@ -37,7 +37,7 @@ def after(*events: Event) -> Contents:
 
 
 def live(contents: Contents) -> dict[int, bool]:
-    return {it.version: not it.deleted for it in contents.of("s")}
+    return {version.version: not version.deleted for version in contents.of("s")}
 
 
 def test_versions_come_go_and_come_back() -> None:

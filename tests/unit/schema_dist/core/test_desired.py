@@ -14,7 +14,7 @@ NAMES = pair_subjects(compile_pattern("a-{topic}"), compile_pattern("b-{topic}")
 
 
 def version(subject: str, number: int, *refers_to: str, text: str = '"string"') -> SchemaVersion:
-    references = tuple(Reference(it, it, Version(1)) for it in refers_to)
+    references = tuple(Reference(name, name, Version(1)) for name in refers_to)
     return SchemaVersion(
         subject=subject,
         version=Version(1),
@@ -25,13 +25,13 @@ def version(subject: str, number: int, *refers_to: str, text: str = '"string"') 
 
 def made(*versions: SchemaVersion, only: str = "") -> Desired:
     source = Contents()
-    for at, it in enumerate(versions):
-        source.put(it, at)
+    for at, added in enumerate(versions):
+        source.put(added, at)
     return desired(source, NAMES, lambda subject: subject.startswith(only))
 
 
 def refused(found: Desired) -> list[tuple[str, Reason]]:
-    return [(it.subject, it.reason) for it in found.refusals]
+    return [(refusal.subject, refusal.reason) for refusal in found.refusals]
 
 
 def test_names_and_references_are_translated_and_references_come_first() -> None:
@@ -40,7 +40,7 @@ def test_names_and_references_are_translated_and_references_come_first() -> None
         version("a-y-value", 2, "a-z-value"),
         version("a-z-value", 3),
     )
-    assert [it.subject for it in found.in_order(found.versions)] == [
+    assert [wanted.subject for wanted in found.in_order(found.versions)] == [
         "b-z-value",
         "b-y-value",
         "b-x-value",
@@ -53,7 +53,7 @@ def test_names_and_references_are_translated_and_references_come_first() -> None
 
 def test_the_source_s_order_is_kept() -> None:
     found = made(version("a-q-value", 9), version("a-c-value", 3), version("a-m-value", 5))
-    assert [it.id for it in found.in_order(found.versions)] == [9, 3, 5]
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [9, 3, 5]
 
 
 def test_each_refusal_concerns_its_version_and_its_users_alone() -> None:
@@ -86,7 +86,7 @@ def test_circles_are_refused_and_end() -> None:
         version("a-two-value", 3, "a-one-value"),
     )
     assert found.versions == {}
-    assert {it.reason for it in found.refusals} == {Reason.REFERENCE}
+    assert {refusal.reason for refusal in found.refusals} == {Reason.REFERENCE}
     assert len(found.refusals) == 3
 
 
@@ -104,14 +104,14 @@ def test_the_longest_way_to_a_leaf_decides_the_order() -> None:
         version("a-y-value", 2, "a-z-value"),
         version("a-z-value", 3),
     )
-    assert [it.id for it in found.in_order(found.versions)] == [3, 2, 1]
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [3, 2, 1]
 
 
 def test_a_subject_that_loses_one_of_two_versions_has_the_other() -> None:
     source = Contents()
     first, second = version("a-x-value", 1), replace(version("a-x-value", 2), version=Version(2))
-    for at, it in enumerate((first, second)):
-        source.put(it, at)
+    for at, added in enumerate((first, second)):
+        source.put(added, at)
     found = desired(source, NAMES, lambda _subject: True)
     source.remove(second.place)
     follow(found)
@@ -130,8 +130,8 @@ def test_what_was_brought_goes_with_its_last_user_and_not_before() -> None:
         schema=Schema("AVRO", '"int"', (Reference("y", "a-y-value", Version(2)),)),
     )
     users = (version("a-x1-value", 3, "a-y-value"), refers)
-    for at, it in enumerate((version("a-y-value", 1), second, *users)):
-        source.put(it, at)
+    for at, added in enumerate((version("a-y-value", 1), second, *users)):
+        source.put(added, at)
     found = desired(source, NAMES, lambda subject: subject.startswith("a-x"))
     assert brought(found) == {1, 2}
     source.remove(users[0].place)
@@ -160,7 +160,10 @@ def test_what_is_followed_brings_what_it_refers_to() -> None:
         version("a-z-value", 3),
         only="a-x",
     )
-    assert [it.subject for it in found.in_order(found.versions)] == ["b-y-value", "b-x-value"]
+    assert [wanted.subject for wanted in found.in_order(found.versions)] == [
+        "b-y-value",
+        "b-x-value",
+    ]
     assert ("b-z-value", 1) in found.at_source  # so that it is not taken for removed
     assert found.left_alone == {"b-z-value"}
 

@@ -58,14 +58,14 @@ def version(
 
 def holding(*versions: SchemaVersion) -> Contents:
     contents = Contents()
-    for at, it in enumerate(versions):
-        contents.put(it, at)
+    for at, held in enumerate(versions):
+        contents.put(held, at)
     return contents
 
 
 def ours(*versions: SchemaVersion) -> Ledger:
     ledger = Ledger()
-    ledger.apply(VersionEntry(it.place, (it.id, fingerprint(it.schema))) for it in versions)
+    ledger.apply(VersionEntry(held.place, (held.id, fingerprint(held.schema))) for held in versions)
     return ledger
 
 
@@ -101,7 +101,7 @@ def waves(plan: Plan) -> list[list[Write]]:
 
 
 def refused(plan: Plan) -> list[tuple[str, Reason]]:
-    return [(it.subject, it.reason) for it in plan.refusals]
+    return [(refusal.subject, refusal.reason) for refusal in plan.refusals]
 
 
 def test_nothing_to_do() -> None:
@@ -123,7 +123,9 @@ def test_references_before_users_and_a_wave_by_subject_and_version() -> None:
     plan = planned(holding(a, a2, b, free), Contents())
     assert waves(plan) == [[Register(a2), Register(b), Register(free)], [Register(a)]]
     several = [version("s", at, at=at) for at in (10, 9, 1)]
-    assert waves(planned(holding(*several), Contents())) == [[Register(it) for it in several[::-1]]]
+    assert waves(planned(holding(*several), Contents())) == [
+        [Register(added) for added in several[::-1]]
+    ]
 
 
 def test_soft_deletes_of_users_before_what_they_refer_to() -> None:
@@ -218,18 +220,18 @@ def test_subjects_that_are_not_followed_are_left_alone() -> None:
 
 
 MANY = [version("a", at, at=at) for at in range(1, 102)]  # one more than may go at once
-GONE = {it.place: Presence.GONE for it in MANY}
+GONE = {lost.place: Presence.GONE for lost in MANY}
 
 
 def test_a_source_that_lost_its_log_empties_no_target() -> None:
     target, ledger = holding(*MANY), ours(*MANY)
     plan = planned(holding(version("b", 9_999)), target, ledger, confirmed=GONE)
-    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+    assert {refusal.reason for refusal in plan.refusals} == {Reason.REMOVALS}
     assert waves(plan) == [[Register(version("b", 9_999))]]
     plan = planned(Contents(), holding(MANY[0]), ours(MANY[0]), confirmed=GONE)
     assert refused(plan) == [("a-value", Reason.REMOVALS)]
     proven = Contents()
-    proven.removed = {it.place for it in MANY}
+    proven.removed = {lost.place for lost in MANY}
     assert planned(proven, target, ledger).writes == 2 * len(MANY)
 
 
@@ -257,19 +259,19 @@ def test_a_version_without_a_tombstone_goes_once_it_stayed_away_by_name() -> Non
 
 def test_a_soft_delete_that_only_a_list_tells_is_confirmed_and_bounded() -> None:
     kept, gone = version("b", 999), replace(MANY[0], deleted=True)
-    asked = {it.place: Presence.DELETED for it in MANY}
+    asked = {lost.place: Presence.DELETED for lost in MANY}
     source = holding(kept, gone)
     source.recorded = False
     target, ledger = holding(kept, MANY[0]), ours(kept, MANY[0])
     plan = planned(source, target, ledger)
     assert (plan.writes, plan.refusals, plan.unconfirmed) == (0, (), (MANY[0],))
     assert waves(planned(source, target, ledger, confirmed=asked)) == [[SoftDelete(gone)]]
-    source = holding(kept, *(replace(it, deleted=True) for it in MANY))
+    source = holding(kept, *(replace(lost, deleted=True) for lost in MANY))
     assert planned(source, holding(kept, *MANY), ours(kept, *MANY)).writes == len(MANY)  # recorded
     source.recorded = False
     plan = planned(source, holding(kept, *MANY), ours(kept, *MANY), confirmed=asked)
     assert plan.writes == 0
-    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+    assert {refusal.reason for refusal in plan.refusals} == {Reason.REMOVALS}
 
 
 def test_hard_deletes_are_off_by_default() -> None:
@@ -334,7 +336,7 @@ def test_a_registry_that_was_restored_from_a_backup_takes_nothing_away() -> None
     """It lacks the last versions, by name too, and gives their ids once more."""
     held = [version("a", at, at=at) for at in range(1, 11)]
     lost = held[7:]
-    gone = {it.place: Presence.GONE for it in lost}
+    gone = {known.place: Presence.GONE for known in lost}
     target, ledger = holding(*held), ours(*held)
     new = [
         version("new", at, at=at, text=f'{{"type":"fixed","name":"m{at}","size":1}}')
@@ -342,29 +344,31 @@ def test_a_registry_that_was_restored_from_a_backup_takes_nothing_away() -> None
     ]
     for since in ([], new[:1], new):
         plan = planned(holding(*held[:7], *since), target, ledger, confirmed=gone)
-        assert not [it for wave in plan.waves for it in wave if not isinstance(it, Register)]
-        found = [it.version for it in plan.refusals if it.reason is Reason.UNPROVEN]
-        assert found == [it.version for it in lost]
+        assert not [
+            write for wave in plan.waves for write in wave if not isinstance(write, Register)
+        ]
+        found = [refusal.version for refusal in plan.refusals if refusal.reason is Reason.UNPROVEN]
+        assert found == [known.version for known in lost]
     # One subject's version is gone, another one still has the schema; ids went on otherwise.
     other = holding(*held[:7], version("b", 8), version("c", 30))
     plan = planned(other, target, ledger, confirmed=gone)
-    assert {it.place for wave in plan.waves for it in wave if isinstance(it, SoftDelete)} == set(
-        gone
-    )
+    assert {
+        write.place for wave in plan.waves for write in wave if isinstance(write, SoftDelete)
+    } == set(gone)
 
 
 @pytest.mark.parametrize("count", [10, 11, 60])
 def test_another_registry_with_the_same_subjects_deletes_nothing(count: int) -> None:
     """The primary was moved: the same schemas have other ids there."""
     here = [version("a", at, at=at) for at in range(1, count + 1)]
-    there = [replace(it, id=SchemaId(it.id + 100)) for it in here]
+    there = [replace(known, id=SchemaId(known.id + 100)) for known in here]
     plan = planned(holding(*there), holding(*here), ours(*here))
     if count == 10:
         assert plan.writes == 20
         return
     assert plan.writes == 0
-    assert {it.reason for it in plan.refusals} == {Reason.REMOVALS}
+    assert {refusal.reason for refusal in plan.refusals} == {Reason.REMOVALS}
     tombstones = holding()
-    for it in here:
-        tombstones.remove(it.place)
+    for known in here:
+        tombstones.remove(known.place)
     assert planned(tombstones, holding(*here), ours(*here)).writes == 2 * count

@@ -48,7 +48,7 @@ REFERS = SchemaVersion(
 @pytest.fixture
 def shown() -> Shown:
     contents = Contents()
-    for at, it in enumerate(
+    for at, stored in enumerate(
         [
             version("acme-orders-value", 1, 10, deleted=True),
             version("acme-orders-value", 2, 11),
@@ -62,7 +62,7 @@ def shown() -> Shown:
             version("com.acme.Record", 1, 16),
         ]
     ):
-        contents.put(it, at)
+        contents.put(stored, at)
     contents.compatibility = {"": "FULL", "acme-orders-value": "NONE", "evil-orders-value": "NONE"}
     contents.modes = {"acme-orders-value": "READONLY"}
     return under_logical_names(contents, NAMES)
@@ -101,9 +101,9 @@ def test_versions(shown: Shown) -> None:
     assert shown.version("orders-value", "1", deleted=True).id == 10
     assert shown.referenced_by("orders-value", "2") == [20]
     assert shown.referenced_by("orders-value", "3") == []
-    assert [it.id for it in shown.list_schemas(Listing(prefix="orders-value"))] == [11, 12]
+    assert [listed.id for listed in shown.list_schemas(Listing(prefix="orders-value"))] == [11, 12]
     latest = Listing(prefix="orders", latest_only=True)
-    assert [it.id for it in shown.list_schemas(latest)] == [11, 12]
+    assert [listed.id for listed in shown.list_schemas(latest)] == [11, 12]
 
 
 def test_a_version_is_shown_with_logical_references(shown: Shown) -> None:
@@ -148,23 +148,27 @@ def test_settings(shown: Shown) -> None:
 
 
 _WRONG: list[tuple[Callable[[Shown], Any], int, int]] = [
-    (lambda it: it.list_versions("none", Listing()), 404, 40401),
-    (lambda it: it.list_versions("gone-value", Listing()), 404, 40401),
-    (lambda it: it.list_versions("evil-orders-value", Listing()), 404, 40401),
-    (lambda it: it.version("gone-value", "1", deleted=False), 404, 40401),
-    (lambda it: it.version("gone-value", "latest", deleted=False), 404, 40401),
-    (lambda it: it.version("orders-value", "9", deleted=False), 404, 40402),
-    (lambda it: it.version("orders-value", "1", deleted=False), 404, 40402),
-    (lambda it: it.version("orders-value", "0", deleted=False), 422, 42202),
-    (lambda it: it.version("orders-value", "²", deleted=False), 422, 42202),
-    (lambda it: it.version("orders-value", "2147483648", deleted=False), 422, 42202),
-    (lambda it: it.by_id(SchemaId(99), ""), 404, 40403),
-    (lambda it: it.by_id(SchemaId(14), ""), 404, 40403),  # another tenant's
-    (lambda it: it.look_up("orders-value", Schema("AVRO", '"int"'), deleted=False), 404, 40403),
-    (lambda it: it.look_up("none", Schema("AVRO", '"int"'), deleted=False), 404, 40401),
-    (lambda it: it.look_up("orders-value", Schema("AVRO", "{"), deleted=False), 422, 42201),
-    (lambda it: it.compatibility_of("orders-key", default_to_global=False), 404, 40408),
-    (lambda it: it.mode_of("orders-key", default_to_global=False), 404, 40409),
+    (lambda asked: asked.list_versions("none", Listing()), 404, 40401),
+    (lambda asked: asked.list_versions("gone-value", Listing()), 404, 40401),
+    (lambda asked: asked.list_versions("evil-orders-value", Listing()), 404, 40401),
+    (lambda asked: asked.version("gone-value", "1", deleted=False), 404, 40401),
+    (lambda asked: asked.version("gone-value", "latest", deleted=False), 404, 40401),
+    (lambda asked: asked.version("orders-value", "9", deleted=False), 404, 40402),
+    (lambda asked: asked.version("orders-value", "1", deleted=False), 404, 40402),
+    (lambda asked: asked.version("orders-value", "0", deleted=False), 422, 42202),
+    (lambda asked: asked.version("orders-value", "²", deleted=False), 422, 42202),
+    (lambda asked: asked.version("orders-value", "2147483648", deleted=False), 422, 42202),
+    (lambda asked: asked.by_id(SchemaId(99), ""), 404, 40403),
+    (lambda asked: asked.by_id(SchemaId(14), ""), 404, 40403),  # another tenant's
+    (
+        lambda asked: asked.look_up("orders-value", Schema("AVRO", '"int"'), deleted=False),
+        404,
+        40403,
+    ),
+    (lambda asked: asked.look_up("none", Schema("AVRO", '"int"'), deleted=False), 404, 40401),
+    (lambda asked: asked.look_up("orders-value", Schema("AVRO", "{"), deleted=False), 422, 42201),
+    (lambda asked: asked.compatibility_of("orders-key", default_to_global=False), 404, 40408),
+    (lambda asked: asked.mode_of("orders-key", default_to_global=False), 404, 40409),
 ]
 
 

@@ -17,7 +17,7 @@ SAME = pair_subjects(compile_pattern("{topic}"), compile_pattern("{topic}"))
 
 
 def version(subject: str, number: int, *refers_to: str) -> SchemaVersion:
-    references = tuple(Reference(it, it, Version(1)) for it in refers_to)
+    references = tuple(Reference(name, name, Version(1)) for name in refers_to)
     schema = Schema("AVRO", f'{{"type":"fixed","name":"n{number}","size":1}}', references)
     return SchemaVersion(subject=subject, version=Version(1), id=SchemaId(number), schema=schema)
 
@@ -80,6 +80,6 @@ def test_a_stranger_s_version_is_told_once_its_subject_is_distributed() -> None:
     )
     assert followed.plan()[1].refusals == ()
     followed.source.put(version("a-value", 1), 1)
-    assert [it.version for it in followed.plan()[1].refusals] == [2]
+    assert [refusal.version for refusal in followed.plan()[1].refusals] == [2]
     followed.source.remove(place("a-value"))
     assert followed.plan()[1].refusals == ()

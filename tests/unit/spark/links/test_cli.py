@@ -55,7 +55,7 @@ def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["distribute", "status", written(tmp_path, TWO), "-o", "yaml"])
-    assert [(it["link"], it["state"]) for it in yaml.safe_load(ended.stdout)] == [
+    assert [(row["link"], row["state"]) for row in yaml.safe_load(ended.stdout)] == [
         ("c1-level-1", "unknown"),
         ("c2-level-1", "unknown"),
     ]
@@ -64,7 +64,7 @@ def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:
 def test_the_status_of_one_link(tmp_path: Path) -> None:
     command = ["distribute", "status", written(tmp_path, TWO), "-o", "yaml", "--link"]
     ended = CliRunner().invoke(app, [*command, "c2-level-1"])
-    assert [it["link"] for it in yaml.safe_load(ended.stdout)] == ["c2-level-1"]
+    assert [row["link"] for row in yaml.safe_load(ended.stdout)] == ["c2-level-1"]
     ended = CliRunner().invoke(app, [*command, "c2"])
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr == "keyway: no link c2: there are c1-level-1, c2-level-1\n"

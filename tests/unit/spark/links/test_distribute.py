@@ -78,17 +78,20 @@ class Side:
         return CONFIG.cluster(self.name)
 
     def listed(self) -> dict[str, int]:
-        return {it: self.partitions for it in self.ids if it not in self.unlisted}
+        return {name: self.partitions for name in self.ids if name not in self.unlisted}
 
     def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
         missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        return {it: (self.ids[it], self.partitions) if it in self.ids else missing for it in names}
+        return {
+            name: (self.ids[name], self.partitions) if name in self.ids else missing
+            for name in names
+        }
 
     def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
-        return {it: (self.ids[it], self.partitions) for it in names if it in self.ids}
+        return {name: (self.ids[name], self.partitions) for name in names if name in self.ids}
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        return {it: dict(self.settings) for it in names if it in self.ids}
+        return {name: dict(self.settings) for name in names if name in self.ids}
 
     def create_like(self, _topic: Topic, name: str, _messages: MessagesSection) -> None:
         self.created += 1
@@ -97,7 +100,7 @@ class Side:
     def delete(self, name: str) -> None:
         """Kafka deletes the offsets of a deleted topic, too."""
         del self.ids[name]
-        self.committed = {it: at for it, at in self.committed.items() if it[0] != name}
+        self.committed = {place: at for place, at in self.committed.items() if place[0] != name}
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
         return dict.fromkeys(places, 0)
@@ -106,7 +109,7 @@ class Side:
         return dict.fromkeys(places, COPIED)
 
     def positions(self, _group: str, places: Iterable[Place]) -> dict[Place, Position]:
-        return {it: self.committed[it] for it in places if it in self.committed}
+        return {place: self.committed[place] for place in places if place in self.committed}
 
     def set_positions(self, _group: str, positions: Mapping[Place, Position]) -> None:
         self.committed |= positions
@@ -133,10 +136,10 @@ class World:
 
     def copied(self, run: LinkRun, *partitions: int) -> None:
         """A batch wrote every record of `partitions`, and the status topic tells it."""
-        for it in partitions:
-            self.there.committed["flights", it] = Position(COPIED, "here")
-            run.report.copied({**RESULT, "partition": it})
-        run.report.publish({("flights", it): COPIED for it in partitions})
+        for partition in partitions:
+            self.there.committed["flights", partition] = Position(COPIED, "here")
+            run.report.copied({**RESULT, "partition": partition})
+        run.report.publish({("flights", partition): COPIED for partition in partitions})
 
 
 @pytest.fixture(autouse=True)
@@ -171,8 +174,8 @@ def test_a_first_batch_that_was_cut_off_is_copied_again() -> None:
 
 def test_a_link_with_positions_goes_on_beside_its_copies() -> None:
     world = World(there=Side("c2", {"flights": "there"}, copies={"flights"}))
-    for it in range(2):
-        world.there.committed["flights", it] = Position(10, "here")
+    for partition in range(2):
+        world.there.committed["flights", partition] = Position(10, "here")
     assert starts(world.process()) == {0: 10, 1: 10}
 
 
@@ -225,8 +228,8 @@ def test_a_report_without_the_target_s_id_gets_it_with_the_next_plan() -> None:
     rows: Json = {"0": {"position": COPIED}, "1": {"position": COPIED}}
     old: Json = {"topic_id": "here", "target_id": "", "partitions": rows}
     world.told["topic/c1-level-1/flights"] = old
-    for it in (0, 1):
-        world.there.committed["flights", it] = Position(COPIED, "here")
+    for partition in (0, 1):
+        world.there.committed["flights", partition] = Position(COPIED, "here")
     assert starts(world.process()) == {0: COPIED, 1: COPIED}
     del world.there.committed["flights", 1]
     assert starts(world.process()) == {0: COPIED, 1: COPIED}
@@ -310,17 +313,17 @@ def test_a_round_begins_with_the_identities_of_its_clusters(
     monkeypatch.setattr("spark.links.distribute.choose_target", choose)
     ids: dict[str, str | Away] = {"c1": "1", "c2": "1"}
     run = World().process()
-    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    run.identities = Identities(CONFIG, lambda cluster: ids[cluster.name])
     with pytest.raises(ConfigError, match="c1 and c2 are one Kafka cluster"):
         run._round()
     assert chosen == []
     ids["c2"] = Away("no answer")
-    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    run.identities = Identities(CONFIG, lambda cluster: ids[cluster.name])
     with pytest.raises(KafkaException, match="c2: no answer"):
         run._round()
     assert chosen == ["target"], "another one may answer"
     ids["c1"] = Away("no answer")
-    run.identities = Identities(CONFIG, lambda it: ids[it.name])
+    run.identities = Identities(CONFIG, lambda cluster: ids[cluster.name])
     with pytest.raises(KafkaException, match="c1: no answer"):
         run._round()
     assert chosen == ["target"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links.link import Link
 
-C1, C2, C3 = (ClusterName(it) for it in ("c1", "c2", "c3"))
+C1, C2, C3 = (ClusterName(name) for name in ("c1", "c2", "c3"))
 LINK = Link(Distributor(C1, Level(3), (C2, C3), (C2, C3)), C2)
 
 

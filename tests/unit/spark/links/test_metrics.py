@@ -117,7 +117,9 @@ def test_the_time_without_a_commit_grows_only_while_records_wait(
     def age(log_end: int) -> float:
         report.publish({("flights", 0): log_end})
         name = f"keyway_distribution_commit_age_seconds{LABELS} "
-        (line,) = (it for it in exported(report) if it.startswith(name))
+        (line,) = (
+            exported_line for exported_line in exported(report) if exported_line.startswith(name)
+        )
         return float(line.removeprefix(name))
 
     assert age(5) == 0
@@ -138,7 +140,7 @@ def test_the_time_without_a_commit_grows_only_while_records_wait(
 def test_only_topics_that_changed_are_told_again() -> None:
     report = report_with({})
     names = ("flights", "orders")
-    report.planned({it: Topic(it, "id", 1, {}) for it in names}, {}, {}, {})
+    report.planned({name: Topic(name, "id", 1, {}) for name in names}, {}, {}, {})
     published: list[set[str]] = []
     publish = report._status.publish
 
@@ -147,10 +149,10 @@ def test_only_topics_that_changed_are_told_again() -> None:
         publish(records)
 
     report._status.publish = noted  # type: ignore[method-assign]
-    report.publish({(it, 0): 5 for it in names}, {(it, 0): 5 for it in names})
-    report.publish({("flights", 0): 6, ("orders", 0): 5}, {(it, 0): 5 for it in names})
+    report.publish({(name, 0): 5 for name in names}, {(name, 0): 5 for name in names})
+    report.publish({("flights", 0): 6, ("orders", 0): 5}, {(name, 0): 5 for name in names})
     told = [{key for key in one if key.startswith("topic/")} for one in published]
-    assert told == [{f"topic/c1-level-1/{it}" for it in names}, {"topic/c1-level-1/flights"}]
+    assert told == [{f"topic/c1-level-1/{name}" for name in names}, {"topic/c1-level-1/flights"}]
 
 
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
@@ -167,9 +169,9 @@ def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
 def test_a_topic_that_rests_costs_a_look_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 10,000 partitions were written out every two seconds, to find that all were told."""
     report = report_with({})
-    topics = {it: Topic(it, "id", 1, {}) for it in ("flights", "bags")}
-    report.planned(topics, {}, {}, {(it, 0): 10 for it in topics})
-    ends = {(it, 0): 10 for it in topics}
+    topics = {name: Topic(name, "id", 1, {}) for name in ("flights", "bags")}
+    report.planned(topics, {}, {}, {(name, 0): 10 for name in topics})
+    ends = {(name, 0): 10 for name in topics}
     report.publish(ends)
     told: list[TopicStatus] = []
     as_json = TopicStatus.as_json
@@ -188,4 +190,4 @@ def test_a_topic_that_rests_costs_a_look_nothing(monkeypatch: pytest.MonkeyPatch
     report.planned(topics, {}, {}, {})  # to another topic of the target: from its start
     told.clear()
     report.publish(ends)
-    assert [it.partitions[0].lag_records for it in told] == [10, 10]
+    assert [status.partitions[0].lag_records for status in told] == [10, 10]

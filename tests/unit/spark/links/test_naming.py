@@ -43,7 +43,7 @@ def config(**sections: object) -> ClustersConfig:
 def taken(found: ClustersConfig) -> list[str]:
     source, target = found.clusters
     names = MADE_BY_TOOLS + OF_APPLICATIONS
-    return [it.logical for it in following(found, source, target, names)]
+    return [topic.logical for topic in following(found, source, target, names)]
 
 
 def test_without_a_word_about_topics_those_of_applications_follow() -> None:
@@ -55,7 +55,7 @@ def test_other_excludes_take_the_place_of_the_default_ones() -> None:
     """Only names that begin with `_` stay where they are whatever the file says."""
     found = taken(config(topics={"exclude": ["orders"]}))
     assert found == [
-        it for it in MADE_BY_TOOLS + OF_APPLICATIONS if it[0] != "_" and it != "orders"
+        name for name in MADE_BY_TOOLS + OF_APPLICATIONS if name[0] != "_" and name != "orders"
     ]
 
 

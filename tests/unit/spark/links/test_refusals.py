@@ -50,5 +50,5 @@ def test_nothing_is_kept_of_topics_that_do_not_follow_any_more() -> None:
     for name in ("orders", "gone"):
         refusals.refused((name, 0), "too large", 0.0)
     refusals.keep({"orders"})
-    assert [refusals.reason(it) for it in ("orders", "gone")] == ["too large", ""]
+    assert [refusals.reason(topic) for topic in ("orders", "gone")] == ["too large", ""]
     assert refusals._by_topic.keys() == {"orders"}

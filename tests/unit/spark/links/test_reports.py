@@ -41,13 +41,13 @@ class Following:
         return set(names) - self.there
 
     def round(self, *topics: str) -> None:
-        found = {it: Topic(it, "id", 1, {}) for it in topics}
-        self.report.planned(found, {}, {}, {(it, 0): 5 for it in topics})
+        found = {name: Topic(name, "id", 1, {}) for name in topics}
+        self.report.planned(found, {}, {}, {(name, 0): 5 for name in topics})
         self.report.forget_left(self.absent)
 
     def rows(self) -> set[str]:
         prefix = "topic/c1-level-1/"
-        return {it.removeprefix(prefix) for it in self.told if it.startswith(prefix)}
+        return {key.removeprefix(prefix) for key in self.told if key.startswith(prefix)}
 
 
 def test_topics_that_come_and_go_for_a_year_leave_a_week_s_rows(
@@ -59,7 +59,7 @@ def test_topics_that_come_and_go_for_a_year_leave_a_week_s_rows(
         link.round("stays", f"day-{number}")
         link.clock += DAYS
     assert link.rows() == link.report.topics().keys()
-    assert link.rows() == {"stays", *(f"day-{it}" for it in range(365 - 9, 365))}
+    assert link.rows() == {"stays", *(f"day-{day}" for day in range(365 - 9, 365))}
     assert len(link.report._told) == len(link.rows()) + 1, "and the link's own"
     assert len(link.asked) == len(set(link.asked)), "each is asked for once"
 
@@ -105,7 +105,7 @@ def test_rows_of_an_earlier_version_are_kept_for_a_week_more(
 
 def test_a_great_many_are_forgotten_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     link = Following(monkeypatch)
-    link.round(*(f"many-{it}" for it in range(LEFT_ASKED_AT_ONCE + 1)))
+    link.round(*(f"many-{number}" for number in range(LEFT_ASKED_AT_ONCE + 1)))
     link.round()
     link.clock += LEFT_KEPT_MS + 1
     link.round()

@@ -40,7 +40,7 @@ def test_the_words_for_seals_without_a_secret() -> None:
         link_row(AMS, {"link/ams-level-1": {**running, "seals": str(seals)}})
         for seals in (CHECKSUM, Seals(("one",)))
     ]
-    unkeyed, keyed = (links_table([it]) for it in rows)
+    unkeyed, keyed = (links_table([row]) for row in rows)
     assert unkeyed.endswith("the seals of ams-level-1: a checksum, which any client can make")
     assert "seals" not in keyed
 

@@ -67,7 +67,7 @@ def faults(file: Path, text: str) -> list[tuple[int, str]]:
         loaded(file, text)
     for fault in error.value.faults:
         assert f"{file}:{fault.line}: {fault.reason}" in str(error.value)
-    return [(it.line, it.reason) for it in error.value.faults]
+    return [(found.line, found.reason) for found in error.value.faults]
 
 
 def test_a_whole_file(file: Path) -> None:

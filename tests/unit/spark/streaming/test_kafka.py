@@ -43,7 +43,7 @@ class Committing:
     def commit(self, offsets: list[TopicPartition], **_: object) -> list[TopicPartition]:
         if len(offsets) > POSITIONS_AT_ONCE:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN))
-        self.taken |= {(it.topic, it.partition): it.offset for it in offsets}
+        self.taken |= {(offset.topic, offset.partition): offset.offset for offset in offsets}
         return offsets
 
 
@@ -57,8 +57,8 @@ def test_positions_of_a_thousand_topics_are_set(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(KafkaSide, "consumer", consumer)
     side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
-    places = [(f"topic-{topic}", it) for topic in range(100) for it in range(11)]
-    side.set_positions("link", {it: Position(7, "id") for it in places})
+    places = [(f"topic-{topic}", partition) for topic in range(100) for partition in range(11)]
+    side.set_positions("link", {place: Position(7, "id") for place in places})
     assert coordinator.taken == dict.fromkeys(places, 7)
 
 
@@ -79,9 +79,11 @@ class Leaders:
         self.most = max(self.most, len(wanted))
         if self.away:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        if any(it.partition >= self.partitions for it in wanted):
+        if any(place.partition >= self.partitions for place in wanted):
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
-        return [TopicPartition(it.topic, it.partition, 100 + it.offset) for it in wanted]
+        return [
+            TopicPartition(place.topic, place.partition, 100 + place.offset) for place in wanted
+        ]
 
     def close(self) -> None:
         self.closed = True
@@ -99,14 +101,14 @@ def test_the_end_of_a_new_partition_is_known(monkeypatch: pytest.MonkeyPatch) ->
     side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
 
     def places() -> list[tuple[str, int]]:
-        return [("t", it) for it in range(partitions)]
+        return [("t", partition) for partition in range(partitions)]
 
     assert side.log_ends(places()) == dict.fromkeys(places(), 100 + OFFSET_END)
     assert side.log_starts(places()) == dict.fromkeys(places(), 100 + OFFSET_BEGINNING)
-    assert [it.most for it in made] == [OFFSETS_AT_ONCE]
+    assert [asker.most for asker in made] == [OFFSETS_AT_ONCE]
     partitions += 1
     assert side.log_ends(places()).keys() == set(places())
-    assert [it.closed for it in made] == [True, False]
+    assert [asker.closed for asker in made] == [True, False]
     with pytest.raises(KafkaException):
         side.log_ends([("t", partitions)])
     assert side.log_ends(places()).keys() == set(places()), "and one that fails is not kept"

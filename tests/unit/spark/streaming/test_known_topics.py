@@ -16,7 +16,7 @@ class Side:
     """A cluster that counts what it is asked by name."""
 
     def __init__(self, count: int) -> None:
-        self.topics = {f"topic-{it:04}": ("one", 2) for it in range(count)}
+        self.topics = {f"topic-{number:04}": ("one", 2) for number in range(count)}
         self.unlisted: set[str] = set()
         self.limit = "1000"
         self.described_by_name: list[str] = []
@@ -34,7 +34,7 @@ class Side:
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         self.asked_configs += names
-        return {it: {"max.message.bytes": self.limit, "x": "y"} for it in names}
+        return {name: {"max.message.bytes": self.limit, "x": "y"} for name in names}
 
 
 class Looking:
@@ -51,8 +51,8 @@ class Looking:
         self.known.listed()
         found = self.known.look(self.names, at_work)
         return {
-            name: (it.topic_id, it.partitions, it.configs["max.message.bytes"])
-            for name, it in found.items()
+            name: (topic.topic_id, topic.partitions, topic.configs["max.message.bytes"])
+            for name, topic in found.items()
         }
 
 

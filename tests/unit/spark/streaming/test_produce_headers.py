@@ -12,8 +12,8 @@ Headers = list[tuple[str, bytes | None]] | None
 
 
 def batch(*rows: Headers) -> pyarrow.RecordBatch:
-    names = [None if it is None else [name for name, _ in it] for it in rows]
-    values = [None if it is None else [value for _, value in it] for it in rows]
+    names = [None if row is None else [name for name, _ in row] for row in rows]
+    values = [None if row is None else [value for _, value in row] for row in rows]
     return pyarrow.record_batch(
         {
             "header_names": pyarrow.array(names, pyarrow.list_(pyarrow.string())),
@@ -50,10 +50,10 @@ def test_rows_without_any_header() -> None:
         pyarrow.array([True, False, True], pyarrow.bool_()),
         pyarrow.array([], pyarrow.binary()),
     ],
-    ids=lambda it: str(it.type),
+    ids=lambda schema: str(schema.type),
 )
 def test_values_are_pythons_own(column: pyarrow.Array) -> None:
     for rows in (column, column[1:]):
         found = listed(rows)
         assert found == rows.to_pylist()
-        assert [type(it) for it in found] == [type(it) for it in rows.to_pylist()]
+        assert [type(header) for header in found] == [type(header) for header in rows.to_pylist()]

@@ -92,7 +92,7 @@ def test_a_life_is_held_from_its_first_member_on() -> None:
     commands = life.loaded(
         Policy(), Snapshot(0), members, 1_000, fence=1, origin=1, hold=HELD_WHOLE
     )
-    events = [getattr(it, "event", None) for it in commands]
+    events = [getattr(command, "event", None) for command in commands]
     assert events[0] == HoldMoved(HELD_WHOLE, 1_000)
     assert len(events) == 2
 

@@ -235,6 +235,8 @@ def test_who_is_gone_is_not_told_of_what_it_gave_back() -> None:
     play.leave("c1", closes=False).expect(MembersReady([MemberId("c2")]))
     assert play.acquire("c2") == [1]
     play.close("c1")
-    assert not [it for it in play.step.effects if isinstance(it, MembersReady)], "c2 is full"
+    assert not [effect for effect in play.step.effects if isinstance(effect, MembersReady)], (
+        "c2 is full"
+    )
     play.ack("c2", 1)
     assert play.acquire("c2") == [0]

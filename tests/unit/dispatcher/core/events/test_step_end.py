@@ -8,7 +8,7 @@ def test_the_end_of_a_step_moves_positions_wakes_members_and_reads_on() -> None:
     assert play.acquire("c1") == [0]
     play.ack("c1", 0)
     play.persists(CursorMoved(1, 1))
-    assert [it for it in play.step.effects if isinstance(it, ReadOn)] == []
+    assert [effect for effect in play.step.effects if isinstance(effect, ReadOn)] == []
     assert play.core.read_position == 2
 
 

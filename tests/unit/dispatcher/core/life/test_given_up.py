@@ -42,7 +42,7 @@ def test_an_operator_gives_one_batch_up_and_reading_goes_on_behind_it() -> None:
     play = LifePlay().up()
     play.life.given_up.by_operator(4, 7)
     handled = play.life.handle(RecordsRead(4, 7, [], [], NOW_MS), T1)
-    assert any(isinstance(it, Answer) for it in handled.commands)
+    assert any(isinstance(command, Answer) for command in handled.commands)
     assert play.life.core is not None
     assert play.life.core.read_position == 7
     assert play.life.core.cursor == 0, "the records before it are not given up"
@@ -76,4 +76,6 @@ def test_what_was_given_up_before_a_restart_is_not_asked_about_again() -> None:
 def test_reading_goes_on_at_once() -> None:
     play = LifePlay(Policy(exhausted=PoisonPolicy.DROP)).up()
     told = play.does(too_large(play.life, 4, 7, NOW_MS))
-    assert [it.position for it in [*told, *play.write()] if isinstance(it, ReadOn)] == [7]
+    assert [effect.position for effect in [*told, *play.write()] if isinstance(effect, ReadOn)] == [
+        7
+    ]

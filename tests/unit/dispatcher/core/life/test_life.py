@@ -175,7 +175,7 @@ def test_an_event_is_answered_when_its_changes_are_in_the_store() -> None:
     handled = play.life.handle(acquire(2), T1)
     assert handled.commands == [Persist()]
     assert handled.step is not None
-    (delivered,) = [it for it in handled.step.effects if isinstance(it, Delivered)]
+    (delivered,) = [effect for effect in handled.step.effects if isinstance(effect, Delivered)]
     assert delivered.offsets == [0, 1]
     batch = play.take()
     assert (batch.fence, batch.changes, batch.capture) == (7, handled.step.changes, None)
@@ -188,7 +188,7 @@ def test_an_event_without_changes_is_answered_at_once() -> None:
     answer, late = play.ask(acknowledge(9), T1)
     assert late == Noticed(Notice.LATE_ACK, 1)
     assert isinstance(answer, Answer)
-    (result,) = [it for it in answer.effects if isinstance(it, AckResult)]
+    (result,) = [effect for effect in answer.effects if isinstance(effect, AckResult)]
     assert result.errors != [None]
     assert play.life.take_batch() is None
     assert play.ask(Ticked(NOW_MS), NO_TICKET) == []
@@ -226,7 +226,9 @@ def test_what_is_settled_is_forgotten_once() -> None:
     assert isinstance(commands[0], Answer), "the answer comes first"
     assert commands[-1] == ForgetBelow(1)
     play.ask(acquire(1), T3)
-    assert not any(isinstance(it, ForgetBelow) for it in play.write()), "the cursor stayed"
+    assert not any(isinstance(command, ForgetBelow) for command in play.write()), (
+        "the cursor stayed"
+    )
 
 
 def test_effects_that_concern_nobody_who_waits_are_commands() -> None:
@@ -240,7 +242,7 @@ def test_effects_that_concern_nobody_who_waits_are_commands() -> None:
     assert play.ask(acknowledge(0, kind=AckType.REJECT), T2) == [Persist()]
     answer, *others = play.write()
     assert isinstance(answer, Answer)
-    assert {type(it) for it in others} == {WriteDeadLetters, Noticed}
+    assert {type(command) for command in others} == {WriteDeadLetters, Noticed}
     assert Noticed(Notice.REJECTED, 1) in others
 
 
@@ -310,15 +312,15 @@ def test_deliveries_that_may_be_in_the_store_are_taken_back() -> None:
     play.does(play.life.not_persisted(batch, Failure("no answer"), NOW_MS))
     play.life.pause_over()
     commands = play.life.loaded(Policy(), Snapshot(0), MEMBERS, 2_000, fence=8, origin=3)
-    told = [it.event for it in commands if isinstance(it, Tell)]
+    told = [command.event for command in commands if isinstance(command, Tell)]
     assert told == [MembersChanged(MEMBERS, 2_000), NotSent(M1, S1, [0, 1], 2_000)]
     play.does(commands)
     play.breaks()
     play.life.pause_over()
     assert [
-        type(it.event)
-        for it in play.life.loaded(Policy(), Snapshot(0), MEMBERS, 3_000, fence=9, origin=3)
-        if isinstance(it, Tell)
+        type(command.event)
+        for command in play.life.loaded(Policy(), Snapshot(0), MEMBERS, 3_000, fence=9, origin=3)
+        if isinstance(command, Tell)
     ] == [MembersChanged], "they are told once"
 
 
@@ -330,7 +332,7 @@ def test_an_acquire_that_got_nothing_is_not_taken_back() -> None:
     play.does(play.life.not_persisted(batch, Failure("no answer"), NOW_MS))
     play.life.pause_over()
     commands = play.life.loaded(Policy(), Snapshot(0), MEMBERS, 2_000, fence=8, origin=3)
-    assert sum(isinstance(it, Tell) for it in commands) == 2
+    assert sum(isinstance(command, Tell) for command in commands) == 2
 
 
 @pytest.mark.parametrize("state", list(LifeState), ids=str)

@@ -197,7 +197,7 @@ def test_settings_reach_a_window_that_is_up() -> None:
     play.life.retune(Policy(lock_duration_ms=5))
     step = play.life.handle(acquire(1), T1).step
     assert step is not None
-    (delivered,) = [it for it in step.effects if isinstance(it, Delivered)]
+    (delivered,) = [effect for effect in step.effects if isinstance(effect, Delivered)]
     assert delivered.deadline_ms == NOW_MS + 5
 
 
@@ -236,7 +236,10 @@ def test_a_window_that_looks_again_is_loaded_at_once_and_refuses_what_waits() ->
     play.ask(acknowledge(0), T2)
     commands = play.does(play.life.look_again())
     assert tickets(commands) == [(Refuse, T2)]
-    assert [it for it in commands if not isinstance(it, Refuse)] == [StopReading(), Load(None)]
+    assert [command for command in commands if not isinstance(command, Refuse)] == [
+        StopReading(),
+        Load(None),
+    ]
     assert play.life.state is LifeState.LOADING
     assert play.life.look_again() == [], "it is on its way"
     play.load(2)

@@ -90,7 +90,7 @@ def test_a_restart_reads_the_records_aside_and_no_others() -> None:
         reads.append((position, count))
         play.read_part(position, position + count)
     assert reads == [(0, 2), (backlog[1], 1), (backlog[2], 1)]
-    assert [it.key for it in play.core.stats().parked] == [b"poison"]
+    assert [record.key for record in play.core.stats().parked] == [b"poison"]
     release(play)
     assert drained(play) == [0, *backlog]
 
@@ -101,7 +101,7 @@ def test_a_settled_record_aside_is_settled_in_the_store() -> None:
     front = play.core.front
     play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
     play.persists(CursorMoved(1, front, aside=3))
-    (change,) = [it for it in play.step.changes if isinstance(it, AsideSet)]
+    (change,) = [made for made in play.step.changes if isinstance(made, AsideSet)]
     assert 0 not in offsets_in(change.stretch, change.data)
     assert play.restart().core.cursor == 1
 
@@ -114,7 +114,7 @@ def test_a_record_aside_that_compaction_took_is_settled_when_it_is_read_again() 
     play.join("c1")
     play.read()
     assert play.core.stats().parked == []
-    assert drained(play) == [it for it in backlog if it in play.log]
+    assert drained(play) == [offset for offset in backlog if offset in play.log]
 
 
 def test_retention_that_passes_a_parked_record_settles_it() -> None:
@@ -227,11 +227,13 @@ def test_stretches_add_up() -> None:
         assert aside.count == len(model)
         assert aside.first() == min(model, default=-1)
         start = rng.randrange(end + 10)
-        later = sorted(it for it in model if it >= start)
+        later = sorted(at for at in model if at >= start)
         assert aside.first_from(start) == (later[0] if later else -1)
-        assert aside.between(start, start + 2_000) == [it for it in later if it < start + 2_000]
+        assert aside.between(start, start + 2_000) == [at for at in later if at < start + 2_000]
         assert aside.contains(start) == (start in model)
-    dirty = {it.stretch: offsets_in(it.stretch, it.data) for it in aside.take_dirty()}
+    dirty = {
+        stretch.stretch: offsets_in(stretch.stretch, stretch.data) for stretch in aside.take_dirty()
+    }
     assert sorted(o for offsets in dirty.values() for o in offsets) == sorted(model)
     assert aside.take_dirty() == []
     ranges = aside.settled_ranges(min(model), end + 5, 1 << 60)

@@ -66,8 +66,11 @@ def test_hot_keys() -> None:
         play = Playbook(policy).join("c1")
         play.produce(b"a", b"b", b"b", None, None, None, b"c", b"b", b"c", b"a")
         hot = play.core.hot_keys(2)
-        assert [(it.key, it.records, it.first_offset) for it in hot] == [(b"b", 3, 1), (b"a", 2, 0)]
-        assert [it.key for it in play.core.hot_keys(9)] == [b"b", b"a", b"c"]
+        assert [(stats.key, stats.records, stats.first_offset) for stats in hot] == [
+            (b"b", 3, 1),
+            (b"a", 2, 0),
+        ]
+        assert [stats.key for stats in play.core.hot_keys(9)] == [b"b", b"a", b"c"]
         assert hot[0] == play.core.key_stats(b"b")
 
 

@@ -116,7 +116,7 @@ def test_the_worst_window_is_bounded(size: int) -> None:
     assert picture.runs[-1].last == 7 + size - 1
 
 
-@given(st.binary(max_size=200).map(lambda it: bytearray(b % 6 for b in it)), st.integers(1, 50))
+@given(st.binary(max_size=200).map(lambda data: bytearray(b % 6 for b in data)), st.integers(1, 50))
 def test_runs_cover_the_span_and_differ_from_their_neighbours(
     states: bytearray, runs_max: int
 ) -> None:

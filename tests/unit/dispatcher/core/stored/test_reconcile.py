@@ -46,14 +46,14 @@ def test_what_either_calls_settled_is_settled() -> None:
     said = Snapshot(8, [(11, 11), (13, 14), (21, 23), (30, 31)])
     both = merged(STORED, said)
     assert (both.cursor, both.settled) == (10, [(11, 14), (20, 23), (30, 31)])
-    assert [(it.lease_id, it.offsets) for it in both.leases] == [(3, [10]), (4, [15])]
+    assert [(left.lease_id, left.offsets) for left in both.leases] == [(3, [10]), (4, [15])]
     assert both.retries == [parked(16)]
 
 
 def test_what_is_settled_now_is_nobodys_and_waits_for_nothing() -> None:
     both = merged(STORED, Snapshot(15, [(16, 17)]))
     assert (both.cursor, both.settled) == (15, [(16, 17), (20, 22)])
-    assert [(it.lease_id, it.offsets) for it in both.leases] == [(4, [15])]
+    assert [(left.lease_id, left.offsets) for left in both.leases] == [(4, [15])]
     assert both.retries == []
 
 

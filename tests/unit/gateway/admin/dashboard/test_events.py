@@ -58,8 +58,12 @@ class Viewer:
         await self.stream({"type": "http", "headers": []}, self.receive, self.send)
 
     def numbers(self) -> list[int]:
-        data = [it["body"].decode().partition("data: ")[2] for it in self.sent[1:] if it["body"]]
-        return [json.loads(it)["number"] for it in data]
+        data = [
+            message["body"].decode().partition("data: ")[2]
+            for message in self.sent[1:]
+            if message["body"]
+        ]
+        return [json.loads(text)["number"] for text in data]
 
 
 async def after(seconds: float) -> None:

@@ -150,7 +150,7 @@ def test_a_group_at_rest_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -
 def test_a_group_without_figures_has_a_line() -> None:
     async def tell(watched: Watched) -> None:
         watched.node.groups.ensure("empty")
-        lines = {it["group"]: it for it in (await watched.shown())["groups"]}
+        lines = {group["group"]: group for group in (await watched.shown())["groups"]}
         assert (lines["empty"]["state"], lines["empty"]["lag"]) == ("Empty", None)
 
     story(tell)
@@ -190,10 +190,10 @@ def test_a_viewer_gets_the_groups_that_are_visible_to_it() -> None:
         for name in ("a/b", "<script>", 'q"uote'):
             watched.node.groups.ensure(name)
         snapshot = await watched.overviews.latest()
-        every = [it["group"] for it in json.loads(snapshot.text())["groups"]]
+        every = [group["group"] for group in json.loads(snapshot.text())["groups"]]
         assert every == sorted([GROUP, "a/b", "<script>", 'q"uote'])
         some = json.loads(snapshot.text(Caller("some", Role.VIEWER, ("a/*",), keys=False)))
-        assert [it["group"] for it in some["groups"]] == ["a/b"]
+        assert [group["group"] for group in some["groups"]] == ["a/b"]
         assert "a reason" not in json.dumps(some), "it may name other groups"
         none = json.loads(snapshot.text(Caller("none", Role.ADMIN, ("z",), keys=False)))
         assert none["groups"] == []
@@ -228,7 +228,7 @@ def test_lag_is_looked_at_more_often_while_somebody_looks(
         await watched.overviews.latest()
         await asyncio.sleep(2 * LAG_MS / 1000)
         task.cancel()
-        since = [it - looks[0] for it in looks[:3]]
+        since = [look - looks[0] for look in looks[:3]]
         assert since == [0, LAG_WATCHED_MS, LAG_WATCHED_MS + LAG_MS]
 
     story(tell)

@@ -31,7 +31,7 @@ def get(path: str, headers: dict[str, str] | None = None) -> httpx.Response:
 
 
 def sources(*kinds: str) -> list[Path]:
-    return [it for it in sorted(STATIC.rglob("*")) if it.suffix.lstrip(".") in kinds]
+    return [file for file in sorted(STATIC.rglob("*")) if file.suffix.lstrip(".") in kinds]
 
 
 def long_functions(text: str) -> list[str]:
@@ -50,7 +50,7 @@ def long_functions(text: str) -> list[str]:
 
 
 def test_every_file_is_served_as_it_is() -> None:
-    known = {it.relative_to(STATIC).as_posix() for it in STATIC.rglob("*") if it.is_file()}
+    known = {file.relative_to(STATIC).as_posix() for file in STATIC.rglob("*") if file.is_file()}
     assert known == set(assets())
     for name, asset in assets().items():
         answer = get("/" if name == "index.html" else f"/dashboard/{name}")
@@ -58,7 +58,7 @@ def test_every_file_is_served_as_it_is() -> None:
         assert answer.content == (STATIC / name).read_bytes()
         assert answer.headers["content-type"] == MEDIA_TYPES[name.rpartition(".")[2]]
         assert answer.headers["etag"] == asset.etag
-        assert HEADERS.items() <= {it: answer.headers[it] for it in HEADERS}.items()
+        assert HEADERS.items() <= {header: answer.headers[header] for header in HEADERS}.items()
 
 
 def test_a_browser_that_has_a_file_gets_it_once() -> None:
@@ -103,7 +103,7 @@ def test_a_package_of_the_gateway_holds_them_all() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
     packages = find_namespace_packages(str(ROOT), include=["gateway*"])
-    for path in (it for it in STATIC.rglob("*") if it.is_file()):
+    for path in (file for file in STATIC.rglob("*") if file.is_file()):
         assert any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns), path
         assert ".".join(path.relative_to(ROOT).parts[:-1]) in packages
 

@@ -68,5 +68,5 @@ def test_idle_accounts_make_room_and_their_figures_stay(monkeypatch: pytest.Monk
         owing.asked(PRODUCE, 10, NOW_NS)
     idle.asked(PRODUCE, 10, NOW_NS)
     account_of(accounts, "more")
-    assert [it.who for it in accounts.all()] == ["busy", "more", "owing"]
+    assert [account.who for account in accounts.all()] == ["busy", "more", "owing"]
     assert accounts.totals["each"].requests == 1

@@ -31,102 +31,102 @@ def session(frame_bytes_max: int = 1_000_000) -> ConnectionState:
 
 
 def test_a_whole_chunk_goes_on_as_the_object_that_was_read() -> None:
-    it = session()
+    state = session()
     asked = request(ApiKey.LIST_OFFSETS, correlation_id=7)
-    assert it.from_client(asked) == [ToUpstream(asked)]
-    effects = it.from_upstream(response(ApiKey.LIST_OFFSETS, correlation_id=7))
+    assert state.from_client(asked) == [ToUpstream(asked)]
+    effects = state.from_upstream(response(ApiKey.LIST_OFFSETS, correlation_id=7))
     assert len(effects) == 1
 
 
 def test_a_request_passes_before_it_is_complete() -> None:
-    it = session()
+    state = session()
     asked = request(ApiKey.CREATE_TOPICS, message={"Topics": [{"Name": "t" * 5_000}]})
-    first = it.from_client(asked[:40])
+    first = state.from_client(asked[:40])
     assert to_upstream(first) == asked[:40]
-    assert not it.idle
-    assert to_upstream(it.from_client(asked[40:])) == asked[40:]
+    assert not state.idle
+    assert to_upstream(state.from_client(asked[40:])) == asked[40:]
 
 
 def test_a_large_response_passes_before_it_is_complete() -> None:
-    it = session()
-    it.from_client(request(ApiKey.FETCH))
+    state = session()
+    state.from_client(request(ApiKey.FETCH))
     answer = response(
         ApiKey.FETCH,
         message={"Responses": [{"Partitions": [{"Records": b"r" * 200_000}]}]},
     )
-    assert to_client(it.from_upstream(answer[:100_000])) == answer[:100_000]
-    assert to_client(it.from_upstream(answer[100_000:])) == answer[100_000:]
-    assert it.idle
+    assert to_client(state.from_upstream(answer[:100_000])) == answer[:100_000]
+    assert to_client(state.from_upstream(answer[100_000:])) == answer[100_000:]
+    assert state.idle
 
 
 def test_pipelined_requests_pass_at_once_and_are_counted() -> None:
     counts = ApiCounts()
-    it = ConnectionState(rules(LOCAL), counts)
+    state = ConnectionState(rules(LOCAL), counts)
     asked = [request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(3)]
-    assert to_upstream(it.from_client(b"".join(asked))) == b"".join(asked)
-    assert it.calls_open == 3
+    assert to_upstream(state.from_client(b"".join(asked))) == b"".join(asked)
+    assert state.calls_open == 3
     assert counts.requests == {ApiKey.HEARTBEAT: 3}
 
 
 def test_a_local_request_waits_for_the_answers_before_it() -> None:
-    it = session()
-    it.from_client(request(ApiKey.HEARTBEAT, correlation_id=1))
-    assert it.from_client(HEARTBEAT) == []
+    state = session()
+    state.from_client(request(ApiKey.HEARTBEAT, correlation_id=1))
+    assert state.from_client(HEARTBEAT) == []
     answer = response(ApiKey.HEARTBEAT, correlation_id=1)
-    assert it.from_upstream(answer) == [ToClient(answer), Intercepted(HEARTBEAT[4:])]
+    assert state.from_upstream(answer) == [ToClient(answer), Intercepted(HEARTBEAT[4:])]
 
 
 def test_requests_behind_a_local_one_wait_for_its_answer() -> None:
-    it = session()
+    state = session()
     later = request(ApiKey.HEARTBEAT, correlation_id=51)
-    assert it.from_client(HEARTBEAT + later) == [Intercepted(HEARTBEAT[4:])]
-    assert it.held_bytes == len(later)
+    assert state.from_client(HEARTBEAT + later) == [Intercepted(HEARTBEAT[4:])]
+    assert state.held_bytes == len(later)
     more = request(ApiKey.HEARTBEAT, correlation_id=52)
-    assert it.from_client(more) == []
+    assert state.from_client(more) == []
     answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
-    assert it.answered(answer) == [ToClient(answer), ToUpstream(later + more)]
-    assert it.held_bytes == 0
+    assert state.answered(answer) == [ToClient(answer), ToUpstream(later + more)]
+    assert state.held_bytes == 0
 
 
 def test_bytes_behind_a_cut_local_request_keep_their_place() -> None:
-    it = session()
+    state = session()
     later = request(ApiKey.HEARTBEAT, correlation_id=51)
-    assert it.from_client(HEARTBEAT[:20]) == []
-    assert it.from_client(HEARTBEAT[20:] + later) == [Intercepted(HEARTBEAT[4:])]
-    assert it.held_bytes == len(later)
+    assert state.from_client(HEARTBEAT[:20]) == []
+    assert state.from_client(HEARTBEAT[20:] + later) == [Intercepted(HEARTBEAT[4:])]
+    assert state.held_bytes == len(later)
 
 
 def test_an_injected_request_waits_for_the_frame_boundary_and_stays_hidden() -> None:
-    it = session()
+    state = session()
     asked = request(ApiKey.LIST_OFFSETS, correlation_id=7)
-    it.from_client(asked[:-3])
+    state.from_client(asked[:-3])
     injected = request(ApiKey.METADATA, correlation_id=900)
-    assert it.inject(injected, 900) == []
-    assert it.from_client(asked[-3:]) == [ToUpstream(asked[-3:]), ToUpstream(injected)]
+    assert state.inject(injected, 900) == []
+    assert state.from_client(asked[-3:]) == [ToUpstream(asked[-3:]), ToUpstream(injected)]
     answer = response(ApiKey.LIST_OFFSETS, correlation_id=7)
     hidden = response(ApiKey.METADATA, correlation_id=900)
-    assert it.from_upstream(answer + hidden) == [ToClient(answer), Answered(900, hidden[4:])]
-    assert it.idle
+    assert state.from_upstream(answer + hidden) == [ToClient(answer), Answered(900, hidden[4:])]
+    assert state.idle
 
 
 def test_a_handler_may_ask_upstream_while_its_request_is_open() -> None:
-    it = session()
-    it.from_client(HEARTBEAT)
+    state = session()
+    state.from_client(HEARTBEAT)
     injected = request(ApiKey.METADATA, correlation_id=900)
-    assert it.inject(injected, 900) == [ToUpstream(injected)]
-    assert it.open_apis == [], "those of the client"
+    assert state.inject(injected, 900) == [ToUpstream(injected)]
+    assert state.open_apis == [], "those of the client"
     hidden = response(ApiKey.METADATA, correlation_id=900)
-    assert it.from_upstream(hidden) == [Answered(900, hidden[4:])]
+    assert state.from_upstream(hidden) == [Answered(900, hidden[4:])]
     answer = response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50)
-    assert it.answered(answer) == [ToClient(answer)]
+    assert state.answered(answer) == [ToClient(answer)]
 
 
 def test_a_response_with_addresses_is_assembled() -> None:
-    it = session()
-    it.from_client(request(ApiKey.METADATA))
+    state = session()
+    state.from_client(request(ApiKey.METADATA))
     answer = response(ApiKey.METADATA)
-    assert it.from_upstream(answer[:9]) == []
-    assert it.from_upstream(answer[9:]) == [Rewrite(ApiKey.METADATA, 13, answer[4:])]
+    assert state.from_upstream(answer[:9]) == []
+    assert state.from_upstream(answer[9:]) == [Rewrite(ApiKey.METADATA, 13, answer[4:])]
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
@@ -135,52 +135,52 @@ def test_a_response_with_addresses_is_assembled() -> None:
 def test_produce_without_acks_has_no_response(
     version: int, transactional_id: str | None, acks: int
 ) -> None:
-    it = session()
+    state = session()
     asked = request(
         ApiKey.PRODUCE, version, {"TransactionalId": transactional_id, "Acks": acks}, client_id="c"
     )
-    got = b"".join(to_upstream(it.from_client(bytes([byte]))) for byte in asked)
+    got = b"".join(to_upstream(state.from_client(bytes([byte]))) for byte in asked)
     assert got == asked
-    assert it.calls_open == (1 if acks else 0)
+    assert state.calls_open == (1 if acks else 0)
 
 
 def test_produce_with_acks_zero_behind_a_long_head() -> None:
-    it = session()
+    state = session()
     head = {"TransactionalId": "t" * 20_000, "Acks": 0}
     asked = request(ApiKey.PRODUCE, 11, head, client_id="c" * 20_000)
     for start in range(0, len(asked), 4_096):
-        it.from_client(asked[start : start + 4_096])
-    assert it.calls_open == 0
-    assert it.idle
+        state.from_client(asked[start : start + 4_096])
+    assert state.calls_open == 0
+    assert state.idle
 
 
 def test_produce_versions_that_kafka_dropped_pass() -> None:
-    it = session()
+    state = session()
     body = b"\0\0" + bytes(8)  # acks=0, timeout, no topics
     asked = b"\0\0\0\x14" + b"\0\0\0\0\0\0\0\1\0\0" + body
-    assert to_upstream(it.from_client(asked)) == asked
-    assert it.calls_open == 0
+    assert to_upstream(state.from_client(asked)) == asked
+    assert state.calls_open == 0
 
 
 def test_sasl_handshake_v0_is_refused_as_a_newer_broker_would() -> None:
-    it = session()
+    state = session()
     asked = request_frame(ApiKey.SASL_HANDSHAKE, 0, 5, None, b"\0\5PLAIN")
     refusal = response(
         ApiKey.SASL_HANDSHAKE, 0, {"ErrorCode": 35, "Mechanisms": []}, correlation_id=5
     )
-    assert it.from_client(asked) == [ToClient(refusal)]
-    assert to_upstream(it.from_client(request(ApiKey.SASL_HANDSHAKE, 1)))
+    assert state.from_client(asked) == [ToClient(refusal)]
+    assert to_upstream(state.from_client(request(ApiKey.SASL_HANDSHAKE, 1)))
 
 
 def test_api_versions_of_a_newer_client_is_answered_in_v0() -> None:
-    it = session()
+    state = session()
     newest = {"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}
     refusal = response(
         ApiKey.API_VERSIONS, 0, {"ErrorCode": 35, "ApiKeys": [newest]}, correlation_id=9
     )
     asked = request_frame(ApiKey.API_VERSIONS, 5, 9, "new", b"\0" * 40)
-    assert it.from_client(asked) == [ToClient(refusal)]
-    assert to_upstream(it.from_client(request(ApiKey.API_VERSIONS, 4)))
+    assert state.from_client(asked) == [ToClient(refusal)]
+    assert to_upstream(state.from_client(request(ApiKey.API_VERSIONS, 4)))
 
 
 @pytest.mark.parametrize(
@@ -205,27 +205,27 @@ def test_api_versions_of_a_newer_client_is_answered_in_v0() -> None:
     ],
 )
 def test_bad_input_ends_the_connection(data: bytes, fault: Fault) -> None:
-    it = session() if fault is not Fault.FRAME_SIZE or data[1] != 0x81 else session(10**8)
-    effects = it.from_client(data)
+    state = session() if fault is not Fault.FRAME_SIZE or data[1] != 0x81 else session(10**8)
+    effects = state.from_client(data)
     assert [type(effect) for effect in effects] == [Failed]
     failed = effects[0]
     assert isinstance(failed, Failed)
     assert (failed.fault, failed.side) == (fault, Side.CLIENT)
-    assert it.from_client(request(ApiKey.HEARTBEAT)) == []
+    assert state.from_client(request(ApiKey.HEARTBEAT)) == []
 
 
 def test_what_came_before_the_fault_still_passes() -> None:
-    it = session()
+    state = session()
     asked = request(ApiKey.HEARTBEAT)
-    passed, failed = it.from_client(asked + b"\xff" * 20)
+    passed, failed = state.from_client(asked + b"\xff" * 20)
     assert passed == ToUpstream(asked)
     assert isinstance(failed, Failed)
 
 
 def test_http_is_only_looked_for_in_the_first_frame() -> None:
-    it = session()
-    it.from_client(request(ApiKey.HEARTBEAT))
-    (failed,) = it.from_client(b"GET / HTTP/1.1\r\n\r\n")
+    state = session()
+    state.from_client(request(ApiKey.HEARTBEAT))
+    (failed,) = state.from_client(b"GET / HTTP/1.1\r\n\r\n")
     assert isinstance(failed, Failed)
     assert failed.fault is Fault.FRAME_SIZE
 
@@ -239,9 +239,9 @@ def test_http_is_only_looked_for_in_the_first_frame() -> None:
     ],
 )
 def test_a_broken_upstream_ends_the_connection(answer: bytes, fault: Fault) -> None:
-    it = session()
-    it.from_client(request(ApiKey.LIST_OFFSETS, correlation_id=7))
-    (failed,) = it.from_upstream(answer)
+    state = session()
+    state.from_client(request(ApiKey.LIST_OFFSETS, correlation_id=7))
+    (failed,) = state.from_upstream(answer)
     assert isinstance(failed, Failed)
     assert (failed.fault, failed.side) == (fault, Side.UPSTREAM)
 
@@ -254,49 +254,49 @@ def test_a_response_nobody_asked_for_ends_the_connection() -> None:
 
 @pytest.mark.parametrize("records", [0, 100_000])
 def test_a_fetch_response_that_cannot_be_walked_ends_the_connection(records: int) -> None:
-    it = session()
-    it.from_client(request(ApiKey.FETCH))
+    state = session()
+    state.from_client(request(ApiKey.FETCH))
     message = {"Responses": [{"Partitions": [{"Records": bytes(records)}]}]}
     whole = response(ApiKey.FETCH, message=message)
     answer = (len(whole) - 5).to_bytes(4, "big") + whole[4:-1]  # the last tagged fields are missing
-    effects = it.from_upstream(answer)
+    effects = state.from_upstream(answer)
     failed = effects[-1]
     assert isinstance(failed, Failed)
     assert failed.fault is Fault.MALFORMED_RESPONSE
 
 
 def test_a_truncated_request_is_told_from_a_clean_end() -> None:
-    it = session()
-    assert it.client_ended() == []
-    it = session()
-    it.from_client(request(ApiKey.LIST_OFFSETS)[:-2])
-    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=2")]
-    it = session()
-    it.from_client(HEARTBEAT[:-1])
-    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=1")]
-    it = session()
-    it.from_client(HEARTBEAT[:3])
-    assert it.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "in the header")]
+    state = session()
+    assert state.client_ended() == []
+    state = session()
+    state.from_client(request(ApiKey.LIST_OFFSETS)[:-2])
+    assert state.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=2")]
+    state = session()
+    state.from_client(HEARTBEAT[:-1])
+    assert state.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "missing_bytes=1")]
+    state = session()
+    state.from_client(HEARTBEAT[:3])
+    assert state.client_ended() == [Failed(Fault.TRUNCATED, Side.CLIENT, "in the header")]
 
 
 def test_a_truncated_response_is_told_from_a_clean_end() -> None:
-    it = session()
-    it.from_client(request(ApiKey.METADATA))
-    it.from_upstream(response(ApiKey.METADATA)[:-1])
-    assert it.upstream_ended() == [Failed(Fault.TRUNCATED, Side.UPSTREAM, "missing_bytes=1")]
+    state = session()
+    state.from_client(request(ApiKey.METADATA))
+    state.from_upstream(response(ApiKey.METADATA)[:-1])
+    assert state.upstream_ended() == [Failed(Fault.TRUNCATED, Side.UPSTREAM, "missing_bytes=1")]
     assert session().upstream_ended() == []
 
 
 def test_a_client_that_never_reads_its_answers_is_not_read_on() -> None:
-    it = session()
+    state = session()
     many = b"".join(request(ApiKey.HEARTBEAT, correlation_id=n) for n in range(2_000))
-    passed = to_upstream(it.from_client(many))
-    assert it.calls_open == 1_024
-    assert it.held_bytes == len(many) - len(passed)
+    passed = to_upstream(state.from_client(many))
+    assert state.calls_open == 1_024
+    assert state.held_bytes == len(many) - len(passed)
     for n in range(2_000):
-        passed += to_upstream(it.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=n)))
+        passed += to_upstream(state.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=n)))
     assert passed == many
-    assert it.idle
+    assert state.idle
 
 
 # ---------------------------------------------------------------------------------- DescribeConfigs
@@ -314,22 +314,22 @@ def describe_configs(*kinds: int, version: int = 4) -> bytes:
 @pytest.mark.parametrize("version", [1, 4])
 def test_configs_of_topics_pass_as_they_come(version: int) -> None:
     """35 KB of request can ask for 95 MB of answer: it must not gather here."""
-    it = session()
+    state = session()
     asked = describe_configs(TOPIC_RESOURCE, TOPIC_RESOURCE, version=version)
-    sent = b"".join(to_upstream(it.from_client(asked[at : at + 1])) for at in range(len(asked)))
+    sent = b"".join(to_upstream(state.from_client(asked[at : at + 1])) for at in range(len(asked)))
     assert sent == asked
     answer = response(ApiKey.DESCRIBE_CONFIGS, version, correlation_id=9)
-    assert to_client(it.from_upstream(answer[:11])) == answer[:11]
-    assert to_client(it.from_upstream(answer[11:])) == answer[11:]
-    assert it.idle
+    assert to_client(state.from_upstream(answer[:11])) == answer[:11]
+    assert to_client(state.from_upstream(answer[11:])) == answer[11:]
+    assert state.idle
 
 
 @pytest.mark.parametrize("kinds", [(BROKER_RESOURCE,), (TOPIC_RESOURCE, BROKER_RESOURCE)])
 def test_configs_of_brokers_are_rewritten(kinds: tuple[int, ...]) -> None:
-    it = session()
+    state = session()
     asked = describe_configs(*kinds)
-    assert to_upstream(it.from_client(asked)) == asked
-    (effect,) = it.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
+    assert to_upstream(state.from_client(asked)) == asked
+    (effect,) = state.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
     assert isinstance(effect, Rewrite)
 
 
@@ -348,48 +348,48 @@ def test_configs_of_a_virtual_broker_are_those_of_upstreams() -> None:
 
 
 def test_a_describe_configs_that_cannot_be_read_is_upstreams_to_refuse() -> None:
-    it = session()
+    state = session()
     asked = describe_configs(TOPIC_RESOURCE)
     malformed = (len(asked) - 6).to_bytes(4, "big") + asked[4:-2]
-    assert to_upstream(it.from_client(malformed)) == malformed
-    (effect,) = it.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
+    assert to_upstream(state.from_client(malformed)) == malformed
+    (effect,) = state.from_upstream(response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9))
     assert isinstance(effect, Rewrite)
 
 
 def test_a_request_behind_a_describe_configs_keeps_its_place() -> None:
-    it = session()
+    state = session()
     first, second = describe_configs(TOPIC_RESOURCE), request(ApiKey.LIST_OFFSETS, correlation_id=8)
-    assert to_upstream(it.from_client(first + second)) == first + second
+    assert to_upstream(state.from_client(first + second)) == first + second
     answers = [
         response(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id=9),
         response(ApiKey.LIST_OFFSETS, correlation_id=8),
     ]
-    assert to_client(it.from_upstream(b"".join(answers))) == b"".join(answers)
+    assert to_client(state.from_upstream(b"".join(answers))) == b"".join(answers)
 
 
 def test_a_response_too_large_to_be_rewritten_ends_the_connection() -> None:
-    it = session(frame_bytes_max=100_000_000)
-    it.from_client(request(ApiKey.METADATA, correlation_id=3))
-    (effect,) = it.from_upstream((20_000_000).to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
+    state = session(frame_bytes_max=100_000_000)
+    state.from_client(request(ApiKey.METADATA, correlation_id=3))
+    (effect,) = state.from_upstream((20_000_000).to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
     assert isinstance(effect, Failed)
     assert effect.fault is Fault.FRAME_SIZE
 
 
 def test_a_request_that_is_read_whole_counts_until_it_is_answered() -> None:
-    it = session()
+    state = session()
     later = request(ApiKey.HEARTBEAT, correlation_id=51)
-    it.from_client(HEARTBEAT[:20])
-    assert (it.collected_bytes, it.mid_request) == (16, True)
-    it.from_client(HEARTBEAT[20:])
-    assert (it.collected_bytes, it.mid_request) == (len(HEARTBEAT) - 4, False)
-    it.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50))
-    assert it.collected_bytes == 0
-    it.from_client(later)
-    it.from_client(HEARTBEAT)
-    assert it.collected_bytes == len(HEARTBEAT) - 4, "it waits for the answers before it"
-    it.forget()
-    assert (it.collected_bytes, it.held_bytes) == (0, 0)
-    assert it.from_client(HEARTBEAT) == []
+    state.from_client(HEARTBEAT[:20])
+    assert (state.collected_bytes, state.mid_request) == (16, True)
+    state.from_client(HEARTBEAT[20:])
+    assert (state.collected_bytes, state.mid_request) == (len(HEARTBEAT) - 4, False)
+    state.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT, correlation_id=50))
+    assert state.collected_bytes == 0
+    state.from_client(later)
+    state.from_client(HEARTBEAT)
+    assert state.collected_bytes == len(HEARTBEAT) - 4, "it waits for the answers before it"
+    state.forget()
+    assert (state.collected_bytes, state.held_bytes) == (0, 0)
+    assert state.from_client(HEARTBEAT) == []
 
 
 # ------------------------------------------------------------------------------------ counts, times
@@ -409,40 +409,40 @@ def took_ms(counts: ApiCounts) -> dict[int, float]:
 
 
 def test_a_forwarded_request_takes_from_its_last_byte_to_the_last_of_its_answer() -> None:
-    it, counts = counted()
+    state, counts = counted()
     asked, answer = request(ApiKey.LIST_OFFSETS), response(ApiKey.LIST_OFFSETS)
-    it.from_client(asked[:-1], 1 * MS)
-    it.from_client(asked[-1:], 5 * MS)
-    it.from_upstream(answer[:-1], 7 * MS)
+    state.from_client(asked[:-1], 1 * MS)
+    state.from_client(asked[-1:], 5 * MS)
+    state.from_upstream(answer[:-1], 7 * MS)
     assert took_ms(counts) == {}
-    it.from_upstream(answer[-1:], 11 * MS)
+    state.from_upstream(answer[-1:], 11 * MS)
     assert took_ms(counts) == {ApiKey.LIST_OFFSETS: 6}
     assert counts.times[ApiKey.LIST_OFFSETS].buckets[3] == 1, "5 to 10 ms"
 
 
 def test_requests_in_a_row_wait_for_each_other() -> None:
-    it, counts = counted()
+    state, counts = counted()
     asked, answer = request(ApiKey.LIST_OFFSETS), response(ApiKey.LIST_OFFSETS)
-    it.from_client(asked + asked, 1 * MS)
-    it.from_upstream(answer, 3 * MS)
-    it.from_upstream(answer, 8 * MS)
+    state.from_client(asked + asked, 1 * MS)
+    state.from_upstream(answer, 3 * MS)
+    state.from_upstream(answer, 8 * MS)
     assert took_ms(counts) == {ApiKey.LIST_OFFSETS: 2 + 7}
 
 
 def test_a_request_that_is_answered_here_takes_until_it_is_answered() -> None:
-    it, counts = counted()
-    it.from_client(request(ApiKey.METADATA, correlation_id=1), 1 * MS)
-    it.from_client(HEARTBEAT, 2 * MS)
-    it.from_upstream(response(ApiKey.METADATA, correlation_id=1), 4 * MS)
-    it.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT), 9 * MS)
+    state, counts = counted()
+    state.from_client(request(ApiKey.METADATA, correlation_id=1), 1 * MS)
+    state.from_client(HEARTBEAT, 2 * MS)
+    state.from_upstream(response(ApiKey.METADATA, correlation_id=1), 4 * MS)
+    state.answered(response(ApiKey.SHARE_GROUP_HEARTBEAT), 9 * MS)
     assert took_ms(counts) == {ApiKey.METADATA: 3, ApiKey.SHARE_GROUP_HEARTBEAT: 7}
 
 
 def test_a_request_without_an_answer_is_counted_and_takes_no_time() -> None:
-    it, counts = counted()
-    it.from_client(request(ApiKey.PRODUCE, 11, {"Acks": 0}), 1 * MS)
-    it.inject(request(ApiKey.METADATA, correlation_id=900), 900)
-    it.from_upstream(response(ApiKey.METADATA, correlation_id=900), 2 * MS)
+    state, counts = counted()
+    state.from_client(request(ApiKey.PRODUCE, 11, {"Acks": 0}), 1 * MS)
+    state.inject(request(ApiKey.METADATA, correlation_id=900), 900)
+    state.from_upstream(response(ApiKey.METADATA, correlation_id=900), 2 * MS)
     assert counts.requests == {ApiKey.PRODUCE: 1}
     assert took_ms(counts) == {}
 
@@ -450,12 +450,12 @@ def test_a_request_without_an_answer_is_counted_and_takes_no_time() -> None:
 def test_bytes_by_topic_count_once_a_client_has_authenticated() -> None:
     """A stranger, who may send whatever upstream refuses, moves no counter."""
     counts = ApiCounts()
-    it = ConnectionState(rules(LOCAL, sasl=True), counts)
+    state = ConnectionState(rules(LOCAL, sasl=True), counts)
     topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": b"records"}]}
     asked = request(ApiKey.PRODUCE, 11, {"Acks": 0, "TopicData": [topic]})
-    it.from_client(asked)
+    state.from_client(asked)
     assert counts.topics.take() == ([], [])
-    it.from_client(request(ApiKey.SASL_AUTHENTICATE, 2))
-    it.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 2))
-    it.from_client(asked)
+    state.from_client(request(ApiKey.SASL_AUTHENTICATE, 2))
+    state.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 2))
+    state.from_client(asked)
     assert counts.topics.take() == ([("other", 7)], [])

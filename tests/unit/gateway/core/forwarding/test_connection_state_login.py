@@ -41,24 +41,24 @@ def test_the_gateway_answers_the_login(asked: bytes) -> None:
 
 
 def test_what_is_behind_a_login_waits_for_it() -> None:
-    it = session()
-    assert it.from_client(TOKEN + HEARTBEAT) == [Intercepted(TOKEN[4:])]
-    it.logged_in()
-    assert to_upstream(it.answered(b"answer")) == HEARTBEAT
+    state = session()
+    assert state.from_client(TOKEN + HEARTBEAT) == [Intercepted(TOKEN[4:])]
+    state.logged_in()
+    assert to_upstream(state.answered(b"answer")) == HEARTBEAT
 
 
 def test_what_is_behind_a_login_that_failed_is_refused() -> None:
-    it = session()
-    it.from_client(TOKEN + HEARTBEAT)
-    failed = it.answered(b"answer")[-1]
+    state = session()
+    state.from_client(TOKEN + HEARTBEAT)
+    failed = state.answered(b"answer")[-1]
     assert isinstance(failed, Failed)
     assert failed.fault is Fault.NOT_LOGGED_IN
 
 
 def test_after_the_login_versions_pass_and_sasl_never_does() -> None:
-    it = session()
-    it.logged_in()
-    assert to_upstream(it.from_client(VERSIONS)) == VERSIONS
+    state = session()
+    state.logged_in()
+    assert to_upstream(state.from_client(VERSIONS)) == VERSIONS
     for asked in (HANDSHAKE, TOKEN):
         for served in (LOGIN, BY_CERTIFICATE):
             other = session(served)
@@ -67,15 +67,15 @@ def test_after_the_login_versions_pass_and_sasl_never_does() -> None:
 
 
 def test_sasl_of_a_client_with_a_certificate_stays_here() -> None:
-    it = session(BY_CERTIFICATE)
-    assert to_upstream(it.from_client(HEARTBEAT)) == HEARTBEAT
-    it.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=9))
-    assert it.from_client(HANDSHAKE) == [Intercepted(HANDSHAKE[4:])]
+    state = session(BY_CERTIFICATE)
+    assert to_upstream(state.from_client(HEARTBEAT)) == HEARTBEAT
+    state.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=9))
+    assert state.from_client(HANDSHAKE) == [Intercepted(HANDSHAKE[4:])]
 
 
 def test_a_handshake_without_frame_headers_is_refused() -> None:
-    for it in (session(), session(BY_CERTIFICATE)):
-        answer = to_client(it.from_client(request(ApiKey.SASL_HANDSHAKE, version=0)))
+    for state in (session(), session(BY_CERTIFICATE)):
+        answer = to_client(state.from_client(request(ApiKey.SASL_HANDSHAKE, version=0)))
         assert int.from_bytes(answer[8:10], "big") == 35
 
 
@@ -87,15 +87,15 @@ def test_clients_are_told_of_both_apis_of_the_login() -> None:
 
 
 def test_while_it_is_held_no_request_begins_and_none_is_lost() -> None:
-    it = session(BY_CERTIFICATE)
+    state = session(BY_CERTIFICATE)
     cut = len(HEARTBEAT) - 3
-    assert to_upstream(it.from_client(HEARTBEAT[:cut])) == HEARTBEAT[:cut]
-    it.hold()
+    assert to_upstream(state.from_client(HEARTBEAT[:cut])) == HEARTBEAT[:cut]
+    state.hold()
     own = request(ApiKey.SASL_HANDSHAKE, version=1, correlation_id=77)
-    assert it.inject(own, 77) == [], "it waits for the frame's end"
+    assert state.inject(own, 77) == [], "it waits for the frame's end"
     second = request(ApiKey.HEARTBEAT, correlation_id=10)
-    assert to_upstream(it.from_client(HEARTBEAT[cut:] + second)) == HEARTBEAT[cut:] + own
-    it.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=9))
-    it.from_upstream(response(ApiKey.SASL_HANDSHAKE, version=1, correlation_id=77))
-    assert (it.answered_all, it.idle) == (True, False), "the second one waits"
-    assert to_upstream(it.release(0)) == second
+    assert to_upstream(state.from_client(HEARTBEAT[cut:] + second)) == HEARTBEAT[cut:] + own
+    state.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=9))
+    state.from_upstream(response(ApiKey.SASL_HANDSHAKE, version=1, correlation_id=77))
+    assert (state.answered_all, state.idle) == (True, False), "the second one waits"
+    assert to_upstream(state.release(0)) == second

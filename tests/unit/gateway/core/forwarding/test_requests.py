@@ -50,10 +50,10 @@ def produce(version: int, acks: int, header_tags: bytes = b"\0") -> bytes:
 def test_acks_behind_tagged_fields_of_the_header(tags: bytes, acks: int) -> None:
     asked = produce(9, acks, tags)
     for cut in range(1, len(asked)):
-        it, calls = requests()
+        parser, calls = requests()
         effects: list[Effect] = []
-        it.feed(asked[:cut], effects)
-        it.feed(asked[cut:], effects)
+        parser.feed(asked[:cut], effects)
+        parser.feed(asked[cut:], effects)
         assert to_upstream(effects) == asked
         assert len(calls) == acks
 
@@ -68,21 +68,21 @@ def test_acks_behind_tagged_fields_of_the_header(tags: bytes, acks: int) -> None
     ],
 )
 def test_a_head_that_leaves_its_frame_is_refused(tags: bytes) -> None:
-    it, _ = requests()
+    parser, _ = requests()
     with pytest.raises(Stop) as stop:
-        it.feed(produce(9, 1, tags) + bytes(100), [])
+        parser.feed(produce(9, 1, tags) + bytes(100), [])
     assert stop.value.failed.fault is Fault.HEADER
 
 
 def test_a_head_without_end_is_refused_before_it_fills_the_memory() -> None:
-    it, _ = requests()
+    parser, _ = requests()
     tags = b"\x01\x01\xff\xff\x7f"  # 2 MB of tagged fields in the header
     asked = (50_000_000).to_bytes(4, "big") + produce(9, 1, tags)[4:]
     for _ in range(68):
-        it.feed(asked, [])
+        parser.feed(asked, [])
         asked = bytes(1_000)
     with pytest.raises(Stop) as stop:
-        it.feed(bytes(3_000), [])
+        parser.feed(bytes(3_000), [])
     assert stop.value.failed.fault is Fault.HEADER
 
 
@@ -98,8 +98,8 @@ def test_a_head_without_end_is_refused_before_it_fills_the_memory() -> None:
     ],
 )
 def test_what_becomes_of_the_response(key: int, version: int, kind: Kind) -> None:
-    it, calls = requests()
-    it.feed(request(key, version, {"Acks": 1} if key == ApiKey.PRODUCE else {}), [])
+    parser, calls = requests()
+    parser.feed(request(key, version, {"Acks": 1} if key == ApiKey.PRODUCE else {}), [])
     assert [call.kind for call in calls] == [kind]
 
 
@@ -129,7 +129,7 @@ def test_a_long_request_before_authentication_is_refused() -> None:
     assert session().from_client(LONG) == [Intercepted(LONG[4:])], "nobody is asked for a password"
 
 
-@pytest.mark.parametrize("it", [session, authenticating])
+@pytest.mark.parametrize("made", [session, authenticating])
 @pytest.mark.parametrize(
     ("api", "limit"),
     [
@@ -139,14 +139,14 @@ def test_a_long_request_before_authentication_is_refused() -> None:
     ],
 )
 def test_what_comes_before_a_login_is_short(
-    it: Callable[[], ConnectionState], api: ApiKey, limit: int
+    made: Callable[[], ConnectionState], api: ApiKey, limit: int
 ) -> None:
     """Whatever it holds (a broker reads its tagged fields), it is refused with its head."""
     head = request(api, 1, correlation_id=1)[4:14]
     assert not any(
-        isinstance(effect, Failed) for effect in it().from_client(limit.to_bytes(4, "big") + head)
+        isinstance(effect, Failed) for effect in made().from_client(limit.to_bytes(4, "big") + head)
     )
-    (failed,) = it().from_client((limit + 1).to_bytes(4, "big") + head)
+    (failed,) = made().from_client((limit + 1).to_bytes(4, "big") + head)
     assert isinstance(failed, Failed)
     assert failed.fault is Fault.FRAME_SIZE
 
@@ -170,11 +170,11 @@ def test_an_authenticated_client_may_send_long_requests(
         ApiKey.SASL_AUTHENTICATE, version, {"ErrorCode": error, "AuthBytes": b"x"}, correlation_id=1
     )
     for cut in range(len(answer)):
-        it = authenticating()
-        it.from_client(asked)
-        effects = it.from_upstream(answer[:cut]) + it.from_upstream(answer[cut:])
+        state = authenticating()
+        state.from_client(asked)
+        effects = state.from_upstream(answer[:cut]) + state.from_upstream(answer[cut:])
         assert to_client(effects) == answer
-        (last,) = it.from_client(LONG)
+        (last,) = state.from_client(LONG)
         assert isinstance(last, Intercepted) is taken, cut
 
 
@@ -193,5 +193,5 @@ def test_only_produce_may_be_as_long_as_a_frame(key: ApiKey, limit: int) -> None
     for size, refused in ((limit, False), (limit + 1, True)):
         state = ConnectionState(rules(LOCAL), ApiCounts())
         effects = state.from_client(size.to_bytes(4, "big") + asked[4:])
-        failed = [it.fault for it in effects if isinstance(it, Failed)]
+        failed = [effect.fault for effect in effects if isinstance(effect, Failed)]
         assert failed == ([Fault.FRAME_SIZE] if refused else []), (key, size)

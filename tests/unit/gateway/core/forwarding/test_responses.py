@@ -52,10 +52,10 @@ def test_a_small_response_without_endpoints_is_not_copied() -> None:
 
 def test_a_small_response_without_endpoints_that_comes_in_pieces_is_the_same() -> None:
     effects: list[Effect] = []
-    it, answer = responses(), fetched(1_000)
-    it.feed(answer[:500], effects)
+    parser, answer = responses(), fetched(1_000)
+    parser.feed(answer[:500], effects)
     assert effects == []
-    it.feed(answer[500:], effects)
+    parser.feed(answer[500:], effects)
     assert to_client(effects) == answer
 
 
@@ -69,9 +69,9 @@ def test_a_small_response_with_endpoints_is_rewritten() -> None:
 @pytest.mark.parametrize("step", [1_000, 65_536, 10**9])
 def test_a_large_response_keeps_its_length(step: int) -> None:
     effects: list[Effect] = []
-    it, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3, NodeEndpoints=[ENDPOINT])
+    parser, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3, NodeEndpoints=[ENDPOINT])
     for start in range(0, len(answer), step):
-        it.feed(answer[start : start + step], effects)
+        parser.feed(answer[start : start + step], effects)
     got = to_client(effects)
     assert len(got) == len(answer)
     assert b"upstream" not in got
@@ -82,11 +82,11 @@ def test_a_large_response_keeps_its_length(step: int) -> None:
 @pytest.mark.parametrize("step", [1_000, 65_536, 10**9])
 def test_a_large_response_without_endpoints_passes_as_it_comes(step: int) -> None:
     effects: list[Effect] = []
-    it, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3)
+    parser, answer = responses(), fetched(WHOLE_RESPONSE_BYTES_MAX * 3)
     for start in range(0, len(answer), step):
-        it.feed(answer[start : start + step], effects)
+        parser.feed(answer[start : start + step], effects)
         assert to_client(effects) == answer[: start + step]
-    assert not it.mid_frame
+    assert not parser.mid_frame
 
 
 def test_tagged_fields_without_end_are_not_collected() -> None:
@@ -105,13 +105,13 @@ def test_a_broker_has_no_configs_of_many_megabytes() -> None:
         (Kind.REWRITE, ApiKey.METADATA, True),
     ):
         calls = deque([Call(kind, api_key, 4, 1)])
-        it = opened(calls)
+        parser = opened(calls)
         if fits:
-            it.feed(head, [])
-            assert it.mid_frame
+            parser.feed(head, [])
+            assert parser.mid_frame
             continue
         with pytest.raises(Stop) as stopped:
-            it.feed(head, [])
+            parser.feed(head, [])
         assert stopped.value.failed.fault is Fault.FRAME_SIZE
 
 
@@ -129,16 +129,16 @@ def test_the_wait_that_upstream_imposes_is_counted(
 ) -> None:
     counts = ApiCounts()
     for throttle_ms in (0, 250, 30):
-        it = opened(deque([Call(kind, api_key, version, 1)]), counts)
-        it.feed(response(api_key, version, {"ThrottleTimeMs": throttle_ms}), [])
+        parser = opened(deque([Call(kind, api_key, version, 1)]), counts)
+        parser.feed(response(api_key, version, {"ThrottleTimeMs": throttle_ms}), [])
     assert counts.throttled_ms == {api_key: 280}
 
 
 def test_an_answer_cut_off_before_its_wait_passes_without() -> None:
     counts = ApiCounts()
-    it = opened(deque([Call(Kind.PASS, ApiKey.FETCH, 4, 1)]), counts)
+    parser = opened(deque([Call(Kind.PASS, ApiKey.FETCH, 4, 1)]), counts)
     answer = response(ApiKey.FETCH, 4, {"ThrottleTimeMs": 9})
-    it.feed(answer[:10], [])
-    it.feed(answer[10:], [])
+    parser.feed(answer[:10], [])
+    parser.feed(answer[10:], [])
     assert counts.throttled_ms == {}
-    assert not it.mid_frame
+    assert not parser.mid_frame

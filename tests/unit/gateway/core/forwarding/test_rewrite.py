@@ -182,8 +182,8 @@ def test_listeners_of_a_broker_are_those_of_its_virtual_broker() -> None:
         rows = [{"ResourceType": 4, "ResourceName": resource, "Configs": configs}]
         (result,) = rewritten(ApiKey.DESCRIBE_CONFIGS, 4, {"Results": rows})["Results"]
         first = result["Configs"][0]
-        assert [it["Value"] for it in first["Synonyms"]] == [first["Value"]]
-        return [(it["Value"], it["IsSensitive"]) for it in result["Configs"]]
+        assert [synonym["Value"] for synonym in first["Synonyms"]] == [first["Value"]]
+        return [(config["Value"], config["IsSensitive"]) for config in result["Configs"]]
 
     here = "PLAINTEXT://gate:9201"
     assert shown("1") == [(here, False), (here, False), (None, False), (None, True)]

@@ -26,7 +26,7 @@ def test_plain() -> None:
     assert token(watch, b"\0mallory\0wrong", accepted=False) is None
     handshake(watch, "PLAIN")
     assert token(watch, b"\0alice\0secret", accepted=True) == "alice"
-    assert "secret" not in repr([getattr(watch, it, None) for it in dir(watch)])
+    assert "secret" not in repr([getattr(watch, name, None) for name in dir(watch)])
 
 
 def test_scram_counts_after_its_last_step() -> None:

@@ -11,26 +11,26 @@ SHARE = (76, 77, 78, 79)
 
 
 def test_every_api_is_served_in_one_way_or_not_at_all() -> None:
-    it = rules(SHARE)
-    ways = [it.passed, frozenset(it.rewritten), frozenset(it.local)]
+    served = rules(SHARE)
+    ways = [served.passed, frozenset(served.rewritten), frozenset(served.local)]
     assert sum(len(way) for way in ways) == len(frozenset().union(*ways))
     not_served = set(KNOWN) - frozenset().union(*ways)
     assert not_served == {key for key, api in KNOWN.items() if api.internal} | {90, 91, 92}
 
 
 def test_a_handler_takes_its_api_from_upstream() -> None:
-    it = rules([*SHARE, ApiKey.METADATA, ApiKey.LIST_OFFSETS])
-    assert ApiKey.METADATA not in it.rewritten
-    assert ApiKey.LIST_OFFSETS not in it.passed
-    assert it.local[ApiKey.SHARE_FETCH] == (1, 2)
-    assert offered(ApiKey.METADATA, 0, 99, it) is None
+    served = rules([*SHARE, ApiKey.METADATA, ApiKey.LIST_OFFSETS])
+    assert ApiKey.METADATA not in served.rewritten
+    assert ApiKey.LIST_OFFSETS not in served.passed
+    assert served.local[ApiKey.SHARE_FETCH] == (1, 2)
+    assert offered(ApiKey.METADATA, 0, 99, served) is None
 
 
 def test_a_merged_api_is_offered_as_far_as_upstream_has_it() -> None:
-    it = rules([ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS])
-    assert offered(ApiKey.LIST_GROUPS, 0, 4, it) == (0, 4)
-    assert offered(ApiKey.LIST_GROUPS, 0, 99, it) == (0, 5)
-    assert offered(ApiKey.DELETE_GROUPS, 3, 4, it) is None
+    served = rules([ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS])
+    assert offered(ApiKey.LIST_GROUPS, 0, 4, served) == (0, 4)
+    assert offered(ApiKey.LIST_GROUPS, 0, 99, served) == (0, 5)
+    assert offered(ApiKey.DELETE_GROUPS, 3, 4, served) is None
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_of_too_many_topics_those_at_rest_are_forgotten() -> None:
     assert len(topics.by_name) == 3
     topics.name("t3", bytes([4]) * 16)
     assert list(topics.by_name) == [b"t0", b"t2", b"t3"]
-    assert list(topics.by_id) == [bytes([it]) * 16 for it in (1, 3, 4)]
+    assert list(topics.by_id) == [bytes([kept]) * 16 for kept in (1, 3, 4)]
     topics.by_name[b"t3"].produced += 30
     topics.name("t4", bytes([5]) * 16)
     assert list(topics.by_name) == [b"t0", b"t2", b"t3"], "all have bytes: there is no room"

@@ -29,21 +29,21 @@ def why(outcome: Outcome | None) -> Denial:
     return outcome.why
 
 
-def scram(it: Exchange, name: str, password: str, mechanism: str = SHA256) -> Outcome:
-    assert it.handshake(mechanism) is None
+def scram(exchange: Exchange, name: str, password: str, mechanism: str = SHA256) -> Outcome:
+    assert exchange.handshake(mechanism) is None
     hash_name = "sha256" if mechanism == SHA256 else "sha512"
     client = ScramClient(hash_name, name, password, "client")
-    challenge = it.token(client.first(), USERS, "server")
+    challenge = exchange.token(client.first(), USERS, "server")
     assert isinstance(challenge, Challenge)
-    return it.token(client.final(challenge.data)[0], USERS, "unused")
+    return exchange.token(client.final(challenge.data)[0], USERS, "unused")
 
 
-def plain(it: Exchange, name: str, password: str) -> Outcome:
-    assert it.handshake("PLAIN") is None
-    check = it.token(f"\0{name}\0{password}".encode(), USERS, "")
+def plain(exchange: Exchange, name: str, password: str) -> Outcome:
+    assert exchange.handshake("PLAIN") is None
+    check = exchange.token(f"\0{name}\0{password}".encode(), USERS, "")
     assert isinstance(check, CheckPassword)
     assert password not in repr(check)
-    return it.checked(name if check.right() else None)
+    return exchange.checked(name if check.right() else None)
 
 
 @pytest.mark.parametrize("mechanism", [SHA256, "SCRAM-SHA-512"])
@@ -65,50 +65,52 @@ def test_plain() -> None:
 
 
 def test_a_bearer_token_is_for_others_to_judge() -> None:
-    it = Exchange(ALL)
-    assert it.handshake("OAUTHBEARER") is None
-    check = it.token(b"n,,\x01auth=Bearer abc\x01\x01", USERS, "")
+    exchange = Exchange(ALL)
+    assert exchange.handshake("OAUTHBEARER") is None
+    check = exchange.token(b"n,,\x01auth=Bearer abc\x01\x01", USERS, "")
     assert check == CheckToken(None, "abc")
     assert "abc" not in repr(check)
-    assert it.checked("anna") == Proven("anna", b"")
-    assert it.handshake("OAUTHBEARER") is None
-    it.token(b"n,,\x01auth=Bearer abc\x01\x01", USERS, "")
-    assert why(it.checked(None)) is Denial.TOKEN
+    assert exchange.checked("anna") == Proven("anna", b"")
+    assert exchange.handshake("OAUTHBEARER") is None
+    exchange.token(b"n,,\x01auth=Bearer abc\x01\x01", USERS, "")
+    assert why(exchange.checked(None)) is Denial.TOKEN
 
 
 def test_a_mechanism_that_is_not_offered() -> None:
-    it = Exchange(("PLAIN",))
-    assert why(it.handshake(SHA256)) is Denial.MECHANISM
-    assert why(it.handshake("GSSAPI")) is Denial.MECHANISM
-    assert why(it.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER
+    exchange = Exchange(("PLAIN",))
+    assert why(exchange.handshake(SHA256)) is Denial.MECHANISM
+    assert why(exchange.handshake("GSSAPI")) is Denial.MECHANISM
+    assert why(exchange.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER
 
 
 def test_steps_out_of_order() -> None:
-    it = Exchange(ALL)
-    assert why(it.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER
-    assert it.handshake(SHA256) is None
-    assert why(it.handshake(SHA256)) is Denial.OUT_OF_ORDER, "not in the middle"
-    assert it.state is State.RESTING
-    plain(it, "anna", "anna-secret")
-    assert why(it.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER, "it is over"
+    exchange = Exchange(ALL)
+    assert why(exchange.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER
+    assert exchange.handshake(SHA256) is None
+    assert why(exchange.handshake(SHA256)) is Denial.OUT_OF_ORDER, "not in the middle"
+    assert exchange.state is State.RESTING
+    plain(exchange, "anna", "anna-secret")
+    assert why(exchange.token(b"\0anna\0anna-secret", USERS, "")) is Denial.OUT_OF_ORDER, (
+        "it is over"
+    )
 
 
 def test_a_malformed_message_ends_it() -> None:
-    it = Exchange(ALL)
-    assert it.handshake("PLAIN") is None
-    assert why(it.token(b"anna", USERS, "")) is Denial.MALFORMED
-    assert it.state is State.RESTING
+    exchange = Exchange(ALL)
+    assert exchange.handshake("PLAIN") is None
+    assert why(exchange.token(b"anna", USERS, "")) is Denial.MALFORMED
+    assert exchange.state is State.RESTING
 
 
 def test_a_replayed_last_message() -> None:
-    it = Exchange(ALL)
+    exchange = Exchange(ALL)
     client = ScramClient("sha256", "anna", "anna-secret", "client")
-    assert it.handshake(SHA256) is None
-    challenge = it.token(client.first(), USERS, "server-1")
+    assert exchange.handshake(SHA256) is None
+    challenge = exchange.token(client.first(), USERS, "server-1")
     assert isinstance(challenge, Challenge)
     final = client.final(challenge.data)[0]
-    assert isinstance(it.token(final, USERS, ""), Proven)
-    assert why(it.token(final, USERS, "")) is Denial.OUT_OF_ORDER
+    assert isinstance(exchange.token(final, USERS, ""), Proven)
+    assert why(exchange.token(final, USERS, "")) is Denial.OUT_OF_ORDER
     other = Exchange(ALL)
     assert other.handshake(SHA256) is None
     other.token(client.first(), USERS, "server-2")
@@ -116,17 +118,17 @@ def test_a_replayed_last_message() -> None:
 
 
 def test_a_later_login_keeps_principal_and_mechanism() -> None:
-    it = Exchange(ALL)
-    assert isinstance(scram(it, "anna", "anna-secret"), Proven)
-    assert isinstance(scram(it, "anna", "anna-secret"), Proven)
-    assert why(it.handshake("PLAIN")) is Denial.OTHER_MECHANISM
-    assert why(scram(it, "bert", "bert-secret")) is Denial.OTHER_PRINCIPAL
-    assert why(scram(it, "bert", "wrong")) is Denial.CREDENTIALS
+    exchange = Exchange(ALL)
+    assert isinstance(scram(exchange, "anna", "anna-secret"), Proven)
+    assert isinstance(scram(exchange, "anna", "anna-secret"), Proven)
+    assert why(exchange.handshake("PLAIN")) is Denial.OTHER_MECHANISM
+    assert why(scram(exchange, "bert", "bert-secret")) is Denial.OTHER_PRINCIPAL
+    assert why(scram(exchange, "bert", "wrong")) is Denial.CREDENTIALS
 
 
 def test_a_failed_login_is_of_no_use_to_the_next_one() -> None:
-    it = Exchange(ALL)
-    assert why(scram(it, "anna", "wrong")) is Denial.CREDENTIALS
-    proven = plain(it, "bert", "bert-secret")
+    exchange = Exchange(ALL)
+    assert why(scram(exchange, "anna", "wrong")) is Denial.CREDENTIALS
+    proven = plain(exchange, "bert", "bert-secret")
     assert isinstance(proven, Proven)
     assert proven.principal == "bert", "nobody was logged in before"

@@ -126,7 +126,7 @@ def test_bearer() -> None:
 
 
 @given(
-    name=st.text(min_size=1, max_size=40).filter(lambda it: "\0" not in it),
+    name=st.text(min_size=1, max_size=40).filter(lambda text: "\0" not in text),
     password=st.text(min_size=1, max_size=40),
     other=st.text(min_size=1, max_size=40),
     hash_name=st.sampled_from(["sha256", "sha512"]),

@@ -14,7 +14,7 @@ def seen(name: str | None, **topic: bytes) -> list[int]:
     row: Message = {"Name": name, "Partitions": partitions, **topic}
     response = {"Topics": [row]}
     hide(response, SHOWN)
-    return [it["PartitionIndex"] for it in row["Partitions"]]
+    return [partition["PartitionIndex"] for partition in row["Partitions"]]
 
 
 def test_partitions_from_that_number_on_are_left_out() -> None:

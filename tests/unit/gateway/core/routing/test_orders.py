@@ -17,7 +17,7 @@ from gateway.core.routing.ownership import Node, Routing
 
 
 def node(name: str, *brokers: int, leaving: bool = False) -> Node:
-    serves = {it: {"clients": (name, 1)} for it in brokers}
+    serves = {broker: {"clients": (name, 1)} for broker in brokers}
     return Node(id=name, serves=serves, leaving=leaving)
 
 

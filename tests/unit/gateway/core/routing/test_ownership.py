@@ -23,7 +23,7 @@ def node(name: str, *brokers: int, leaving: bool = False) -> Node:
 
 
 def alive(*nodes: Node) -> dict[str, Node]:
-    return {it.id: it for it in nodes}
+    return {known.id: known for known in nodes}
 
 
 A, B = node("a", 1, 2, 3), node("b", 1, 2, 3)
@@ -101,7 +101,7 @@ def test_a_broker_that_nobody_listens_for_any_more_has_no_owner() -> None:
 
 def test_clients_are_shown_the_owners_that_live() -> None:
     shown = endpoints(SPLIT, alive(A))
-    assert shown == {it: {"clients": ("a.example", 9200 + it)} for it in (1, 3)}
+    assert shown == {broker: {"clients": ("a.example", 9200 + broker)} for broker in (1, 3)}
 
 
 def test_a_drained_node_gives_up_all_and_gets_nothing() -> None:

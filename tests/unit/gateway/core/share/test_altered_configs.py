@@ -12,48 +12,48 @@ def altered(groups_max: int = 10) -> AlteredConfigs:
 
 
 def test_what_was_set_counts_over_what_a_broker_still_shows() -> None:
-    it = altered()
-    it.note("g", {RESET: "earliest"}, 0)
-    assert it.over("g", {}, 1) == {RESET: "earliest"}
-    assert it.over("g", {RESET: "latest", LIMIT: "3"}, 2) == {RESET: "earliest", LIMIT: "3"}
-    assert it.over("other", {LIMIT: "3"}, 2) == {LIMIT: "3"}
+    configs = altered()
+    configs.note("g", {RESET: "earliest"}, 0)
+    assert configs.over("g", {}, 1) == {RESET: "earliest"}
+    assert configs.over("g", {RESET: "latest", LIMIT: "3"}, 2) == {RESET: "earliest", LIMIT: "3"}
+    assert configs.over("other", {LIMIT: "3"}, 2) == {LIMIT: "3"}
 
 
 def test_what_was_deleted_counts_no_more() -> None:
-    it = altered()
-    it.note("g", {RESET: None}, 0)
-    assert it.over("g", {RESET: "earliest", LIMIT: "3"}, 1) == {LIMIT: "3"}
+    configs = altered()
+    configs.note("g", {RESET: None}, 0)
+    assert configs.over("g", {RESET: "earliest", LIMIT: "3"}, 1) == {LIMIT: "3"}
 
 
 def test_once_a_broker_shows_it_the_broker_is_believed() -> None:
-    it = altered()
-    it.note("g", {RESET: "earliest", LIMIT: None}, 0)
-    assert it.over("g", {RESET: "earliest"}, 1) == {RESET: "earliest"}
-    assert it.over("g", {RESET: "latest"}, 2) == {RESET: "latest"}, "set past the gateway"
-    assert len(it) == 0
+    configs = altered()
+    configs.note("g", {RESET: "earliest", LIMIT: None}, 0)
+    assert configs.over("g", {RESET: "earliest"}, 1) == {RESET: "earliest"}
+    assert configs.over("g", {RESET: "latest"}, 2) == {RESET: "latest"}, "set past the gateway"
+    assert len(configs) == 0
 
 
 def test_later_changes_add_to_earlier_ones() -> None:
-    it = altered()
-    it.note("g", {RESET: "earliest", LIMIT: "3"}, 0)
-    it.note("g", {LIMIT: "4"}, 900)
-    assert it.over("g", {}, 1_800) == {RESET: "earliest", LIMIT: "4"}
+    configs = altered()
+    configs.note("g", {RESET: "earliest", LIMIT: "3"}, 0)
+    configs.note("g", {LIMIT: "4"}, 900)
+    assert configs.over("g", {}, 1_800) == {RESET: "earliest", LIMIT: "4"}
 
 
 def test_after_a_while_the_broker_is_believed_anyway() -> None:
     """Somebody else has set it again, or Kafka spells the stored value differently."""
-    it = altered()
-    it.note("g", {RESET: "earliest"}, 0)
-    assert it.over("g", {}, 999) == {RESET: "earliest"}
-    assert it.over("g", {}, 1_000) == {}
-    assert len(it) == 0
+    configs = altered()
+    configs.note("g", {RESET: "earliest"}, 0)
+    assert configs.over("g", {}, 999) == {RESET: "earliest"}
+    assert configs.over("g", {}, 1_000) == {}
+    assert len(configs) == 0
 
 
 def test_of_too_many_groups_the_oldest_is_forgotten() -> None:
-    it = altered(groups_max=2)
+    configs = altered(groups_max=2)
     for at, group in enumerate(("a", "b", "a", "c")):
-        it.note(group, {RESET: "earliest"}, at)
-    assert it.over("b", {}, 4) == {}
-    assert it.over("a", {}, 4) == it.over("c", {}, 4) == {RESET: "earliest"}
-    it.forget("a")
-    assert it.over("a", {}, 4) == {}
+        configs.note(group, {RESET: "earliest"}, at)
+    assert configs.over("b", {}, 4) == {}
+    assert configs.over("a", {}, 4) == configs.over("c", {}, 4) == {RESET: "earliest"}
+    configs.forget("a")
+    assert configs.over("a", {}, 4) == {}

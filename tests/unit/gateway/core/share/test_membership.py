@@ -260,7 +260,7 @@ def test_members_that_start_together_are_answered_together() -> None:
         again = g.heartbeat(beat(name, answer.member_epoch), TOPICS.get, 10_500)
         assert (again.assignment, again.wait_ms) == ({b"o" * 16: (0, 1)}, 0)
         assert again.members_changed
-    assert [it.member_id for it in g.subscribers("orders")] == ["m1", "m2"]
+    assert [member.member_id for member in g.subscribers("orders")] == ["m1", "m2"]
 
 
 def test_who_joins_after_the_start_is_of_a_crowd() -> None:

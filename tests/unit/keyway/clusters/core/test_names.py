@@ -111,8 +111,8 @@ def test_a_hostile_name_costs_little_time() -> None:
     open_pattern = compile_pattern("{a}-{topic}-{b}-{c}-{d}-x")
     begun = time.process_time()
     for name in ("a." * (NAME_CHARS_MAX // 2 - 1) + "!", "a-" * (NAME_CHARS_MAX // 2 - 1) + "!"):
-        for it in (pattern, open_pattern):
-            assert isinstance(it.parse(name), Unfit)
+        for form in (pattern, open_pattern):
+            assert isinstance(form.parse(name), Unfit)
     assert time.process_time() - begun < 5.0  # splitting it everywhere would take years
     too_long = pattern.parse("a" * (NAME_CHARS_MAX + 1))
     assert isinstance(too_long, Unfit)

@@ -27,9 +27,13 @@ from keyway.clusters.core.tree import (
 
 
 def inner(level: int | None, *children: Node | str, targets: tuple[str, ...] = ()) -> Inner:
-    nodes = tuple(Leaf(ClusterName(it)) if isinstance(it, str) else it for it in children)
+    nodes = tuple(
+        Leaf(ClusterName(child)) if isinstance(child, str) else child for child in children
+    )
     return Inner(
-        None if level is None else Level(level), nodes, tuple(ClusterName(it) for it in targets)
+        None if level is None else Level(level),
+        nodes,
+        tuple(ClusterName(target) for target in targets),
     )
 
 
@@ -80,7 +84,16 @@ def test_five_clusters_with_another_target() -> None:
 
 
 def test_bits_and_masks() -> None:
-    shown = [(it.source, it.level, it.bit, it.mask, it.targets[0]) for it in FOUR.distributors]
+    shown = [
+        (
+            distributor.source,
+            distributor.level,
+            distributor.bit,
+            distributor.mask,
+            distributor.targets[0],
+        )
+        for distributor in FOUR.distributors
+    ]
     assert shown == [
         ("C1", 1, 0b001, 0b001, "C2"),
         ("C1", 3, 0b100, 0b111, "C3"),
@@ -92,12 +105,12 @@ def test_bits_and_masks() -> None:
         ("C4", 3, 0b100, 0b111, "C1"),
     ]
     assert len(FIVE.distributors) == 12
-    levels = {name: [it.level for it in FIVE.of(name)] for name in FIVE.clusters}
+    levels = {name: [distributor.level for distributor in FIVE.of(name)] for name in FIVE.clusters}
     assert levels == {"C1": [2, 3], "C2": [1, 2, 3], "C3": [1, 2, 3], "C4": [1, 3], "C5": [1, 3]}
 
 
 def every_choice(tree: Tree) -> itertools.product[tuple[ClusterName, ...]]:
-    return itertools.product(*(it.allowed for it in tree.distributors))
+    return itertools.product(*(distributor.allowed for distributor in tree.distributors))
 
 
 @pytest.mark.parametrize(("tree", "choices"), [(FOUR, 16), (FIVE, 144)], ids=["four", "five"])
@@ -114,8 +127,8 @@ def test_every_permutation_of_targets_delivers_once(tree: Tree, choices: int) ->
 
 def test_with_the_bit_alone_as_mask_no_tree_works() -> None:
     # Why the mask has all lower bits, too: the test above could not tell without this one.
-    def copies(it: Distributor, flags: int) -> int | None:
-        return flags | it.bit if flags & it.bit == 0 else None
+    def copies(through: Distributor, flags: int) -> int | None:
+        return flags | through.bit if flags & through.bit == 0 else None
 
     reached: Counter[str] = Counter()
     waiting: list[tuple[ClusterName, int]] = [(ClusterName("C1"), 0)]

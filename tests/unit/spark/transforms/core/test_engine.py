@@ -233,16 +233,18 @@ def test_an_empty_array_lacks_no_field() -> None:
 
 
 def shown(uses: set[Use]) -> set[str]:
-    return {str(it) for _, _, it in uses}
+    return {str(at) for _, _, at in uses}
 
 
 def test_seen_paths() -> None:
-    it = engine(Mask(paths=path("a", "b.c"), hmac=HMAC), Filter(keep=(condition("d", equals=1),)))
-    it.process("t", None, b'{"a":null,"b":{}}')
-    assert shown(it.seen) == {"a"}
-    assert shown(it.looked) == {"a", "b.c", "d"}
-    it.process("t", None, b'{"b":{"c":1},"d":1}')
-    assert shown(it.seen) == {"a", "b.c", "d"}
+    steps = engine(
+        Mask(paths=path("a", "b.c"), hmac=HMAC), Filter(keep=(condition("d", equals=1),))
+    )
+    steps.process("t", None, b'{"a":null,"b":{}}')
+    assert shown(steps.seen) == {"a"}
+    assert shown(steps.looked) == {"a", "b.c", "d"}
+    steps.process("t", None, b'{"b":{"c":1},"d":1}')
+    assert shown(steps.seen) == {"a", "b.c", "d"}
 
 
 @pytest.mark.parametrize(
@@ -326,11 +328,11 @@ def avro(*steps: Step) -> tuple[Engine, MemorySchemas]:
 
 
 def test_a_mask_keeps_the_schema_and_the_branch_of_every_union() -> None:
-    it, schemas = avro(
+    steps, schemas = avro(
         Mask(paths=path("tail", "legs[].to"), hmac=HMAC),
         Mask(paths=path("seats"), redact=Redact(replacement=0)),
     )
-    outcome = it.process("t", b"k", wire(DATUM))
+    outcome = steps.process("t", b"k", wire(DATUM))
     schema_id, datum = unwire(schemas, outcome.value)
     assert schema_id == 7
     assert datum == {
@@ -343,7 +345,7 @@ def test_a_mask_keeps_the_schema_and_the_branch_of_every_union() -> None:
 
 
 def test_steps_that_change_the_schema_register_the_new_one_once_per_topic() -> None:
-    it, schemas = avro(
+    steps, schemas = avro(
         Rename(path="tail", to="aircraft"),  # type: ignore[arg-type]
         Drop(paths=path("legs[].to", "seats")),
         Timestamp(
@@ -356,7 +358,7 @@ def test_steps_that_change_the_schema_register_the_new_one_once_per_topic() -> N
         ),
     )
     for _ in range(3):
-        schema_id, datum = unwire(schemas, it.process("t", b"k", wire(DATUM)).value)
+        schema_id, datum = unwire(schemas, steps.process("t", b"k", wire(DATUM)).value)
         assert schema_id == 8
         assert datum == {
             "aircraft": "N14228",
@@ -364,7 +366,7 @@ def test_steps_that_change_the_schema_register_the_new_one_once_per_topic() -> N
             "legs": [{}, {}],
             "speed": 0.1,
         }
-    nobody = it.process("t", b"k", wire({**DATUM, "tail": None}))
+    nobody = steps.process("t", b"k", wire({**DATUM, "tail": None}))
     assert nobody.topic == "u"
     assert unwire(schemas, nobody.value)[1]["aircraft"] is None
     assert schemas.subjects == {"t-value": 8, "u-value": 9}
@@ -372,23 +374,25 @@ def test_steps_that_change_the_schema_register_the_new_one_once_per_topic() -> N
 
 
 def test_epoch_units_get_their_logical_type() -> None:
-    it, schemas = avro(
+    steps, schemas = avro(
         Timestamp(
             paths=path("at"),
             input=TimeFormat(format="unix_ms"),
             output=TimeFormat(format="unix_us"),
         )
     )
-    _, datum = unwire(schemas, it.process("t", None, wire(DATUM)).value)
+    _, datum = unwire(schemas, steps.process("t", None, wire(DATUM)).value)
     assert datum["at"] == 1357034400123000
     at = next(field for field in schemas.schemas[8]["fields"] if field["name"] == "at")
     assert at["type"] == {"type": "long", "logicalType": "timestamp-micros"}
 
 
 def test_a_record_that_no_step_changes_keeps_its_bytes() -> None:
-    it, _ = avro(Mask(paths=path("tail"), hmac=HMAC), Filter(keep=(condition("seats", equals=7),)))
+    steps, _ = avro(
+        Mask(paths=path("tail"), hmac=HMAC), Filter(keep=(condition("seats", equals=7),))
+    )
     nobody = wire({**DATUM, "tail": None})
-    assert it.process("t", None, nobody).value == nobody
+    assert steps.process("t", None, nobody).value == nobody
 
 
 @pytest.mark.parametrize(
@@ -404,20 +408,20 @@ def test_a_record_that_no_step_changes_keeps_its_bytes() -> None:
     ],
 )
 def test_avro_that_cannot_be_read(value: bytes, reason: str) -> None:
-    it = engine(
+    steps = engine(
         Mask(paths=path("tail"), hmac=HMAC),
         value="avro",
         schemas=MemorySchemas({7: SCHEMA, 8: None}),
     )
-    outcome = it.process("t", b"k", value)
+    outcome = steps.process("t", b"k", value)
     assert (outcome.topic, outcome.value) == ("sick", value)
     assert outcome.problem is not None
     assert reason in outcome.problem.reason
 
 
 def test_a_mask_that_its_type_cannot_hold_is_no_silent_loss() -> None:
-    it, _ = avro(Mask(paths=path("seats"), hmac=HMAC))
-    outcome = it.process("t", None, wire(DATUM))
+    steps, _ = avro(Mask(paths=path("seats"), hmac=HMAC))
+    outcome = steps.process("t", None, wire(DATUM))
     assert outcome.value == wire(DATUM)
     assert outcome.problem is not None
     assert outcome.problem.reason == "Avro type int cannot hold a text"

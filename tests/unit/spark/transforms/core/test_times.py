@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from spark.transforms.core.times import EPOCH_UNITS, ISO, Ambiguous, instant, written
 from spark.transforms.core.values import Number, Shape, UnreadableRecord, Value
 
-UTC_ZONE, NEW_YORK, KOLKATA = (ZoneInfo(it) for it in ("UTC", "America/New_York", "Asia/Kolkata"))
+UTC_ZONE, NEW_YORK, KOLKATA = (
+    ZoneInfo(name) for name in ("UTC", "America/New_York", "Asia/Kolkata")
+)
 PATTERN = "%Y-%m-%d %H:%M:%S"
 SECOND = 10**9
 
