@@ -18,11 +18,11 @@ from gateway.admin.audit import shown_first
 from gateway.admin.pages import limit_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, json_object, query, validated
 from gateway.admin.window_rows import PositionList, PositionRow, SeekBody, SeekResult, SeekRow
-from gateway.admin.windows import Place, places_of
+from gateway.admin.windows import TopicAndPartition, partitions_of
 from gateway.operations.errors import GroupInUse
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
-from gateway.operations.seek import Move, Seeks, Target
+from gateway.operations.seek import Move, Seeks, SeekTarget
 
 
 def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
@@ -34,11 +34,11 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         topic = request.query_params.get("topic")
         await offsets.require(group)
         await lags.refresh_group(group)
-        places = places_of(group, offsets, lags)
+        places = partitions_of(group, offsets, lags)
         known = sorted(places.lags)
         first = bisect_right(known, after)
 
-        def kept(place: Place) -> bool:
+        def kept(place: TopicAndPartition) -> bool:
             return topic in (None, place[0])
 
         page, more = await page_of(known, first, limit, kept)
@@ -90,9 +90,9 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
     ]
 
 
-def _target(body: SeekBody) -> Target:
+def _target(body: SeekBody) -> SeekTarget:
     value = {"offset": body.offset, "timestamp": body.timestamp_ms, "shift": body.shift}
-    return Target(body.to, value.get(body.to) or 0)
+    return SeekTarget(body.to, value.get(body.to) or 0)
 
 
 def _row(move: Move) -> SeekRow:

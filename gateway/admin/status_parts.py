@@ -30,7 +30,7 @@ class Part(NamedTuple):
     following: str | None = None
 
 
-class Place(NamedTuple):
+class RowKey(NamedTuple):
     """Of a row of offsets; the rows stand in this order."""
 
     group: str
@@ -84,10 +84,10 @@ def _topics(reader: JsonReader, topic: str | None) -> str:
 
 
 def some_offsets(
-    text: bytes, *, wanted: Mapping[str, str], after: Place | None, limit: int
+    text: bytes, *, wanted: Mapping[str, str], after: RowKey | None, limit: int
 ) -> Part:
     """At most `limit` rows behind `after`, those with the `wanted` fields."""
-    page: list[Place] = []
+    page: list[RowKey] = []
     more = False
 
     def kept(row: object) -> bool:
@@ -132,11 +132,11 @@ def _reader(text: bytes) -> JsonReader:
     return JsonReader(text, pause=partial(time.sleep, STATUS_PAUSE_S))
 
 
-def _place(row: object) -> Place:
+def _place(row: object) -> RowKey:
     partition = row.get("partition") if isinstance(row, dict) else None
     if not isinstance(partition, int):
         raise ValueError("a row without partition")
-    return Place(_text(row, "group"), _text(row, "topic"), partition, _text(row, "cluster"))
+    return RowKey(_text(row, "group"), _text(row, "topic"), partition, _text(row, "cluster"))
 
 
 def _text(row: object, name: str) -> str:
@@ -154,11 +154,11 @@ def _object(fields: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{json.dumps(name)}: {text}' for name, text in fields.items())}}}"
 
 
-def _after_text(place: Place) -> str:
+def _after_text(place: RowKey) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
-def _after(request: Request) -> Place | None:
+def _after(request: Request) -> RowKey | None:
     """Raises HTTPException."""
     text = request.query_params.get("after")
     if not text:
@@ -168,7 +168,7 @@ def _after(request: Request) -> Place | None:
         place = json.loads(base64.b64decode(text + padding, altchars=b"-_", validate=True))
         group, topic, partition, cluster = place
         if [type(part) for part in place] == [str, str, int, str]:
-            return Place(group, topic, partition, cluster)
+            return RowKey(group, topic, partition, cluster)
     except (ValueError, TypeError, RecursionError):
         pass
     raise HTTPException(400, f"after={text!r} is no `next` of a page of offsets")

@@ -26,8 +26,8 @@ from gateway.windows.parked_counts import ParkedCounts
 from gateway.windows.window import Window
 from gateway.windows.window_keys import window_key
 
-Place = tuple[str, int]  # topic, partition
-PlaceState = Literal["idle", "loading", "up"]
+TopicAndPartition = tuple[str, int]  # topic, partition
+PartitionState = Literal["idle", "loading", "up"]
 
 _STATES: Final[Mapping[int, StateName]] = {
     OffsetState.SETTLED: "settled",
@@ -40,21 +40,21 @@ _STATES: Final[Mapping[int, StateName]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class GroupPartitions:
     """The partitions of a group, as far as the node knows them without asking anybody."""
 
-    windows: Mapping[Place, Window]
-    lags: Mapping[Place, Lag]
+    windows: Mapping[TopicAndPartition, Window]
+    lags: Mapping[TopicAndPartition, Lag]
 
-    def state(self, place: Place) -> PlaceState:
+    def state(self, place: TopicAndPartition) -> PartitionState:
         window = self.windows.get(place)
         if window is None:
             return "idle"
         return "loading" if window.dispatcher is None else "up"
 
 
-def places_of(group: str, offsets: GroupOffsets, lags: Lags) -> Places:
-    return Places(
+def partitions_of(group: str, offsets: GroupOffsets, lags: Lags) -> GroupPartitions:
+    return GroupPartitions(
         {
             (window.partition.topic, window.partition.partition): window
             for window in offsets.windows.of_group(group)
@@ -69,13 +69,13 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         limit = limit_of(request, PAGE_WINDOWS_MAX)
         runs_max = number(request, "runs", 1, RUNS_MAX, default=RUNS_MAX)
         topic = request.query_params.get("topic")
-        state = one_of(request, "state", get_args(PlaceState))
+        state = one_of(request, "state", get_args(PartitionState))
         partition = number(request, "partition", 0, 2**31 - 1, default=-1)
         after = place_after(request)
         await offsets.require(group)
-        places = places_of(group, offsets, lags)
+        places = partitions_of(group, offsets, lags)
 
-        def kept(place: Place) -> bool:
+        def kept(place: TopicAndPartition) -> bool:
             return (
                 topic in (None, place[0])
                 and partition in (-1, place[1])
@@ -94,7 +94,9 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
     return [Route("/v1/windows", list_windows, methods=["GET"])]
 
 
-def _row(place: Place, places: Places, parked: ParkedCounts, runs_max: int) -> WindowRow:
+def _row(
+    place: TopicAndPartition, places: GroupPartitions, parked: ParkedCounts, runs_max: int
+) -> WindowRow:
     window, lag = places.windows.get(place), places.lags.get(place)
     core = None if window is None else window.dispatcher
     row = WindowRow(topic=place[0], partition=place[1], state="idle")

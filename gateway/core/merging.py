@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Row = dict[str, Any]
-Place = tuple[Any, ...]
+RowKey = tuple[Any, ...]
 Together = Callable[[Sequence[Row]], Row]  # rows of one place, that of the asked node first
 
 _RANKS: Final = {"up": 2, "loading": 1}  # of a window; else it is nobody's, or another node's
@@ -26,15 +26,15 @@ class Pages:
     order: tuple[str, ...]
     together: Together
 
-    def place(self, row: Row) -> Place:
+    def place(self, row: Row) -> RowKey:
         return tuple(row[name] for name in self.order)
 
-    def place_of(self, text: str) -> Place:
+    def place_of(self, text: str) -> RowKey:
         """Of the `next` of a page: `orders-3-17` for a topic, a partition and an offset."""
         head, *numbers = text.rsplit("-", len(self.order) - 1) if len(self.order) > 1 else [text]
         return (head, *map(int, numbers))
 
-    def text_of(self, place: Place) -> str:
+    def text_of(self, place: RowKey) -> str:
         return "-".join(map(str, place))
 
 
@@ -44,7 +44,7 @@ def page(pages: Pages, answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
     """
     ends = [pages.place_of(part["next"]) for part in answers if part.get("next") is not None]
     horizon = min(ends, default=None)
-    found: dict[Place, list[Row]] = {}
+    found: dict[RowKey, list[Row]] = {}
     for answer in answers:
         for row in answer[pages.field]:
             place = pages.place(row)
@@ -81,7 +81,7 @@ def member(rows: Sequence[Row]) -> Row:
 
 def description(answers: Sequence[Mapping[str, Any]]) -> Row:
     """Of one group: its sums are those of the partitions, each as its owner has it."""
-    found: dict[Place, list[Row]] = {}
+    found: dict[RowKey, list[Row]] = {}
     for answer in answers:
         for row in answer["partitions"]:
             found.setdefault((row["topic"], row["partition"]), []).append(row)
@@ -115,7 +115,7 @@ def named_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
             busy.add(row["topic"])
             kept.append(row)
 
-    def place(row: Row) -> Place:
+    def place(row: Row) -> RowKey:
         return row["topic"], row["partition"], row.get("first_offset") or 0
 
     ends = [_KEYS.place_of(answer["next"]) for answer in answers if answer.get("next") is not None]

@@ -70,7 +70,7 @@ from keyway.commit_metadata.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.admin")
 
-Place = tuple[str, int]  # topic, partition
+TopicAndPartition = tuple[str, int]  # topic, partition
 
 
 class UpstreamView(Protocol):
@@ -97,7 +97,7 @@ class UpstreamView(Protocol):
 class OffsetCommits(Protocol):
     """gateway.upstream.commits.Commits"""
 
-    async def fetch_all(self, group: str) -> dict[Place, Committed]: ...
+    async def fetch_all(self, group: str) -> dict[TopicAndPartition, Committed]: ...
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]: ...
 
 
@@ -177,7 +177,7 @@ class GroupOffsets:
             # One that becomes ours later is known by its first member.
             self._not_key_shared.add(name)
 
-    async def positions(self, name: str) -> dict[Place, Position]:
+    async def positions(self, name: str) -> dict[TopicAndPartition, Position]:
         """Of every partition the group has a position in. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
@@ -391,10 +391,10 @@ class GroupOffsets:
             raise StateUnavailable(str(error)) from error
         return counts
 
-    async def _committed(self, name: str, *, ours_only: bool) -> dict[Place, Position]:
+    async def _committed(self, name: str, *, ours_only: bool) -> dict[TopicAndPartition, Position]:
         with _upstream_answers():
             committed = await self.commits.fetch_all(name)
-        found: dict[Place, Position] = {}
+        found: dict[TopicAndPartition, Position] = {}
         for place, commit in committed.items():
             settled = decode_commit(commit.offset, commit.metadata)
             if settled is not None or not ours_only:

@@ -46,7 +46,7 @@ from gateway.operations.limits import (
     OLDEST_LOOK_S_MAX,
 )
 from gateway.operations.log_ends import LogEnds
-from gateway.operations.oldest_records import OldestRecords, Place
+from gateway.operations.oldest_records import CursorPosition, OldestRecords
 from gateway.operations.portions import Portions
 from gateway.upstream.errors import UpstreamError
 
@@ -317,17 +317,19 @@ class Lags:
 
     def _oldest_place(
         self, key: WindowKey, known: _Known, source: Source
-    ) -> tuple[Place, bool | None]:
+    ) -> tuple[CursorPosition, bool | None]:
         """The cursor, and whether there are records at it or behind it; None: not known."""
-        place = Place(source, known.cursor)
+        place = CursorPosition(source, known.cursor)
         if known.read_position > known.cursor:
             return place, True  # a hole at the cursor is passed when it is read
         end = known.end
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 
-    async def _unsettled(self, placed: Placed, portions: Portions) -> dict[WindowKey, Place]:
+    async def _unsettled(
+        self, placed: Placed, portions: Portions
+    ) -> dict[WindowKey, CursorPosition]:
         """Those that wait for something. The ones that the cache tells of are noted."""
-        found: dict[WindowKey, Place] = {}
+        found: dict[WindowKey, CursorPosition] = {}
         for at, (key, source) in enumerate(placed.places, 1):
             position = self._positions.find(key)
             if position is not None:  # not deleted meanwhile
@@ -343,7 +345,7 @@ class Lags:
     async def _look_for_oldest(self, portions: Portions, *, again: bool) -> None:
         """Of groups at rest, on logs that did not grow, they are known; `again`: look at all."""
         moved = self._ends.take_moved()
-        places: dict[WindowKey, Place] = {}
+        places: dict[WindowKey, CursorPosition] = {}
         looked_at: list[str] = []
         for name in list(self._positions.by_group):
             placed, fresh = await self._positions.places(name, portions)

@@ -27,7 +27,7 @@ class RecordTimesView(Protocol):
     async def look(self, source: Source, position: int) -> Seen: ...
 
 
-class Place(NamedTuple):
+class CursorPosition(NamedTuple):
     """Where the oldest unsettled record of a window is, or nothing before it."""
 
     source: Source
@@ -37,15 +37,17 @@ class Place(NamedTuple):
 @dataclass(slots=True)
 class OldestRecords:
     times: RecordTimesView
-    _seen: dict[WindowKey, tuple[Place, Seen]] = field(default_factory=dict)  # the latest last
+    _seen: dict[WindowKey, tuple[CursorPosition, Seen]] = field(  # the latest last
+        default_factory=dict
+    )
 
-    def timestamp_ms(self, key: WindowKey, place: Place) -> int | None:
+    def timestamp_ms(self, key: WindowKey, place: CursorPosition) -> int | None:
         """Of the oldest record at `place` or behind it. None: not known, or it has none."""
         seen = self._known(key, place) or self.times.in_cache(*place)
         stamp = None if seen is None else seen.timestamp_ms
         return None if stamp is None or stamp < 0 else stamp
 
-    def empty_until(self, key: WindowKey, place: Place) -> int:
+    def empty_until(self, key: WindowKey, place: CursorPosition) -> int:
         """As far as is known, there is no record between the cursor and this offset."""
         seen = self._known(key, place)
         return place.cursor if seen is None or seen.offset is not None else seen.end
@@ -54,20 +56,22 @@ class OldestRecords:
         for key in keys:
             self._seen.pop(key, None)
 
-    def remember(self, key: WindowKey, place: Place) -> None:
+    def remember(self, key: WindowKey, place: CursorPosition) -> None:
         """Notes one that the cache has now: it may lose it later."""
         if self._known(key, place) is None:
             seen = self.times.in_cache(*place)
             if seen is not None:
                 self._note(key, place, seen)
 
-    async def look(self, places: Mapping[WindowKey, Place], *, again: bool) -> list[WindowKey]:
+    async def look(
+        self, places: Mapping[WindowKey, CursorPosition], *, again: bool
+    ) -> list[WindowKey]:
         """Asks upstream for those that are not known; those that were looked for longest ago first.
         One that upstream does not tell stays as it was. `again`: also for those that are known
         and not in the cache, since retention may have taken them. Returns those that are not known
         now.
         """
-        wanted: list[tuple[WindowKey, Place]] = []
+        wanted: list[tuple[WindowKey, CursorPosition]] = []
         for at, (key, place) in enumerate(places.items(), 1):
             if self._wanted(key, place, again=again):
                 wanted.append((key, place))
@@ -82,28 +86,28 @@ class OldestRecords:
             await self._ask(chosen[at : at + OLDEST_AT_ONCE])
         return [key for key, place in wanted if self._wanted(key, place, again=False)]
 
-    async def _ask(self, rows: Iterable[tuple[WindowKey, Place]]) -> None:
+    async def _ask(self, rows: Iterable[tuple[WindowKey, CursorPosition]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for key, place in rows:
                 tasks.create_task(self._ask_one(key, place))
 
-    async def _ask_one(self, key: WindowKey, place: Place) -> None:
+    async def _ask_one(self, key: WindowKey, place: CursorPosition) -> None:
         try:
             seen = await self.times.look(place.source, self.empty_until(key, place))
         except UpstreamError:  # gateway/upstream/cluster.py has logged it
             seen = self._known(key, place) or Seen(place.cursor)  # the others come first next time
         self._note(key, place, seen)
 
-    def _wanted(self, key: WindowKey, place: Place, *, again: bool) -> bool:
+    def _wanted(self, key: WindowKey, place: CursorPosition, *, again: bool) -> bool:
         known = self._known(key, place)
         if known is None or known.offset is None:
             return True
         return again and self.times.in_cache(*place) is None
 
-    def _known(self, key: WindowKey, place: Place) -> Seen | None:
+    def _known(self, key: WindowKey, place: CursorPosition) -> Seen | None:
         of, seen = self._seen.get(key, (None, None))
         return seen if of == place else None
 
-    def _note(self, key: WindowKey, place: Place, seen: Seen) -> None:
+    def _note(self, key: WindowKey, place: CursorPosition, seen: Seen) -> None:
         self._seen.pop(key, None)
         self._seen[key] = (place, seen)

@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.operations.errors import PartitionUnknown
-from gateway.operations.group_offsets import GroupOffsets, Place
+from gateway.operations.group_offsets import GroupOffsets, TopicAndPartition
 from gateway.operations.limits import SEEK_ANSWER_S_MAX, SEEK_PARTITIONS_AT_ONCE
 from gateway.upstream.cluster import EARLIEST, LATEST
 from gateway.upstream.errors import UpstreamError
@@ -27,7 +27,7 @@ SeekTo = Literal["earliest", "latest", "offset", "timestamp", "shift"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SeekTarget:
     """`value`: the offset, the Unix time in ms, or the records to shift by; by `to`."""
 
     to: SeekTo
@@ -64,7 +64,7 @@ class Seeks:
     async def plan(
         self,
         group: str,
-        target: Target,
+        target: SeekTarget,
         topic: str | None = None,
         partitions: Sequence[int] | None = None,
     ) -> list[Move]:
@@ -107,10 +107,10 @@ class Seeks:
     async def _plan_topic(
         self,
         group: str,
-        target: Target,
+        target: SeekTarget,
         topic: Topic,
         partitions: Sequence[int],
-        positions: Mapping[Place, object],
+        positions: Mapping[TopicAndPartition, object],
     ) -> list[Move]:
         moves: list[Move] = []
         for at in range(0, len(partitions), SEEK_PARTITIONS_AT_ONCE):
@@ -126,7 +126,7 @@ class Seeks:
         return moves
 
     async def _logs(
-        self, group: str, target: Target, topic: Topic, partitions: Sequence[int]
+        self, group: str, target: SeekTarget, topic: Topic, partitions: Sequence[int]
     ) -> dict[int, _Log | str]:
         """Text: why nothing is known of the partition."""
         isolation = isolation_of(self.offsets.windows.dependencies.settings.of(group))
@@ -174,19 +174,19 @@ class Seeks:
         return found
 
 
-def _gone(topic: str, positions: Iterable[Place]) -> list[Move]:
+def _gone(topic: str, positions: Iterable[TopicAndPartition]) -> list[Move]:
     partitions = sorted(partition for name, partition in positions if name == topic)
     return [Move(topic, partition, None, error="the topic is gone") for partition in partitions]
 
 
-def _planned(move: Move, log: _Log | str, target: Target) -> Move:
+def _planned(move: Move, log: _Log | str, target: SeekTarget) -> Move:
     if isinstance(log, str):
         return replace(move, error=log)
     new = _place(move.old, log, target)
     return replace(move, error=new) if isinstance(new, str) else replace(move, new=new)
 
 
-def _place(old: int | None, log: _Log, target: Target) -> int | str:
+def _place(old: int | None, log: _Log, target: SeekTarget) -> int | str:
     """Text: why there is none."""
     match target.to:
         case "earliest":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetching import Place, Unreadable
+from gateway.core.reading.fetching import FetchPosition, Unreadable
 from gateway.core.wire.errors import error_name
 
 log = structlog.get_logger("keyway.reader")
@@ -17,19 +17,19 @@ log = structlog.get_logger("keyway.reader")
 
 @dataclass(slots=True)
 class FailingReads:
-    _by_topic: dict[str, dict[Place, Unreadable]] = field(default_factory=dict)
+    _by_topic: dict[str, dict[FetchPosition, Unreadable]] = field(default_factory=dict)
 
     def unreadable(self, source: Source, position: int) -> Unreadable | None:
         """Why nothing can be read at this position; None if it can. The reader tries for ever,
         unless a group gives the records up and reads on behind them.
         """
-        return self._by_topic.get(source.tp.topic, {}).get(Place(source, position))
+        return self._by_topic.get(source.tp.topic, {}).get(FetchPosition(source, position))
 
     def failing_partitions(self) -> int:
         """How many cannot be read at the moment."""
         return len({place.source for places in self._by_topic.values() for place in places})
 
-    def failed(self, place: Place, code: int, reason: str, end: int) -> None:
+    def failed(self, place: FetchPosition, code: int, reason: str, end: int) -> None:
         """`end`: behind a batch that is too large; -1: any other reason."""
         topic = place.source.tp.topic
         if topic not in self._by_topic:
@@ -37,7 +37,7 @@ class FailingReads:
         why = f"offset {place.position}: {reason} ({error_name(code)})"
         self._by_topic.setdefault(topic, {})[place] = Unreadable(why, end)
 
-    def over(self, place: Place) -> None:
+    def over(self, place: FetchPosition) -> None:
         """It was read, or nobody wants to read there any more."""
         topic = place.source.tp.topic
         failing = self._by_topic.get(topic)

@@ -11,7 +11,7 @@ from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import BatchCache, Cut, Source
 from gateway.core.reading.fetch_messages import Damages, Records
-from gateway.core.reading.fetching import Place
+from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.records import Batch
 from gateway.core.wire.schema import Message
@@ -84,7 +84,7 @@ class ReadRecords:
         async with self._long:
             await asyncio.sleep(0)
 
-    async def keep(self, place: Place, answer: Message) -> int:
+    async def keep(self, place: FetchPosition, answer: Message) -> int:
         """Puts the records of an answer into the cache and returns the position behind them. Many
         records take several turns of the event loop. The answer's own bytes, which may be 90 MB,
         are let go before, unless they are one long batch. Raises CorruptBatch.
@@ -110,7 +110,7 @@ class ReadRecords:
             await asyncio.sleep(0)
         return end
 
-    async def _scanned(self, place: Place, records: Records) -> list[Batch]:
+    async def _scanned(self, place: FetchPosition, records: Records) -> list[Batch]:
         """Raises CorruptBatch."""
         scan = self._damages.undamaged(place, records)
         while True:

@@ -21,8 +21,8 @@ from gateway.core.reading.cache import Source
 from gateway.core.reading.fetch_messages import end_of_first, shortest_first, why_unplaced
 from gateway.core.reading.fetching import (
     Fetch,
+    FetchPosition,
     FetchSchedule,
-    Place,
     ReadResult,
     leader_of,
 )
@@ -55,7 +55,7 @@ Sink = Callable[[ReadResult], None]
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    place: Place
+    place: FetchPosition
     offsets_max: int
 
 
@@ -68,7 +68,7 @@ class Reader:
         self._upstream = upstream
         self._schedule = FetchSchedule(FETCH_LANES)
         self._wishes: dict[tuple[Source, Sink], _Wish] = {}
-        self._sinks_at: dict[Place, dict[Sink, None]] = {}
+        self._sinks_at: dict[FetchPosition, dict[Sink, None]] = {}
         self._floors: dict[Source, dict[Sink, int]] = {}
         self._due: dict[tuple[Source, Sink], None] = {}  # wishes the cache may be able to meet now
         self._due_event = asyncio.Event()
@@ -87,7 +87,7 @@ class Reader:
         A second wish of the sink for this partition replaces the first.
         """
         assert offsets_max > 0
-        place = Place(source, position)
+        place = FetchPosition(source, position)
         self._withdraw(source, sink)
         self._wishes[source, sink] = _Wish(place, offsets_max)
         self._sinks_at.setdefault(place, {})[sink] = None
@@ -223,7 +223,7 @@ class Reader:
 
     # -------------------------------------------------------------------------------------- answers
 
-    async def _fetched(self, place: Place, answer: Message) -> None:
+    async def _fetched(self, place: FetchPosition, answer: Message) -> None:
         code = answer["ErrorCode"]
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range(place)
@@ -239,7 +239,7 @@ class Reader:
             else:
                 self._moved_on(place, end)
 
-    def _moved_on(self, place: Place, end: int) -> None:
+    def _moved_on(self, place: FetchPosition, end: int) -> None:
         self.failing.over(place)
         if end > place.position:
             self._schedule.read(place)
@@ -251,7 +251,7 @@ class Reader:
         if place.source not in self._floors:  # everybody stopped meanwhile
             self._forget(place.source)
 
-    async def _out_of_range(self, place: Place) -> None:
+    async def _out_of_range(self, place: FetchPosition) -> None:
         tp = place.source.tp
         try:
             log_start = await self._upstream.list_offset(tp, EARLIEST)
@@ -265,7 +265,7 @@ class Reader:
         else:
             self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def _report(self, place: Place, code: int) -> None:
+    def _report(self, place: FetchPosition, code: int) -> None:
         """The final word on a place, to all its sinks."""
         self._schedule.read(place)
         self.failing.over(place)
@@ -280,7 +280,7 @@ class Reader:
             self._withdraw(place.source, sink)
             sink(ReadResult(position, position, [], [], bounds.start, bounds.end, code))
 
-    def _failed(self, place: Place, code: int, reason: str, end: int = -1) -> None:
+    def _failed(self, place: FetchPosition, code: int, reason: str, end: int = -1) -> None:
         """`end`: behind a batch that is too large; its readers may give it up."""
         now_ms = monotonic_ms()
         self._upstream.request_refresh()

@@ -13,7 +13,7 @@ from functools import partial
 
 from gateway.core.limits import LONG_STEP_RECORDS
 from gateway.core.reading.cache import BatchCache, Source, oldest_of
-from gateway.core.reading.fetching import Fetch, Place, leader_of
+from gateway.core.reading.fetching import Fetch, FetchPosition, leader_of
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import CorruptBatch, Scan
 from gateway.core.wire.schema import Message
@@ -64,7 +64,7 @@ class RecordTimes:
         broker = leader_of(self._upstream.topology, tp)
         if broker is None:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
-        fetch = Fetch(source.isolation, 0, (Place(source, position),), ONE_BATCH)
+        fetch = Fetch(source.isolation, 0, (FetchPosition(source, position),), ONE_BATCH)
         answer = (await fetched(self._upstream, broker, TIMES_LANE, fetch))[tp]
         code = answer["ErrorCode"]
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

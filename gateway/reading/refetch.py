@@ -13,7 +13,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import LONG_STEP_BYTES, RETRY_BASE_MS, RETRY_MAX_MS
 from gateway.core.reading.cache import BatchCache, Source
 from gateway.core.reading.fetch_messages import answers_by_partition, fetch_request
-from gateway.core.reading.fetching import Fetch, Place, leader_of
+from gateway.core.reading.fetching import Fetch, FetchPosition, leader_of
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Batch, CorruptBatch, drop_aborted
@@ -46,7 +46,7 @@ class Refetches:
         upstream: Upstream,
         cache: BatchCache,
         counts: ReaderCounts,
-        keep: Callable[[Place, Message], Awaitable[int]],
+        keep: Callable[[FetchPosition, Message], Awaitable[int]],
     ) -> None:
         self._upstream = upstream
         self._cache = cache
@@ -93,7 +93,7 @@ class Refetches:
             what = f"leader of {source.tp.topic}-{source.tp.partition}"
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, what)
         self._counts.refetches += 1
-        fetch = Fetch(source.isolation, 0, (Place(source, offset),))
+        fetch = Fetch(source.isolation, 0, (FetchPosition(source, offset),))
         answers = await fetched(self._upstream, broker, REFETCH_LANE, fetch)
         answer = answers[source.tp]
         code = answer["ErrorCode"]
@@ -106,7 +106,7 @@ class Refetches:
             raise Refused(code, what)
         else:
             try:
-                await self._keep(Place(source, offset), answer)
+                await self._keep(FetchPosition(source, offset), answer)
             except CorruptBatch as error:
                 raise Refused(error.code, f"{what}: {error}") from error
         piece = self._cache.piece(source, offset)

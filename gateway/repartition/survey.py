@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.core.cluster.discovery import metadata_request
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetching import Fetch, Place
+from gateway.core.reading.fetching import Fetch, FetchPosition
 from gateway.core.repartition.partitioners import Shown, shown_by
 from gateway.core.repartition.plan import TopicFacts
 from gateway.core.share.listing import may_be_ours
@@ -115,7 +115,7 @@ class Survey:
 
     async def _keys(self, tp: TopicPartition, leader: int, position: int) -> list[bytes]:
         """Of one fetch; of a log that is damaged there, none."""
-        place = Place(Source(tp, READ_UNCOMMITTED), position)
+        place = FetchPosition(Source(tp, READ_UNCOMMITTED), position)
         fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
         answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]
         scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")

@@ -37,7 +37,7 @@ from tests.sim.verdicts import check_verdicts
 if TYPE_CHECKING:
     from tests.sim.window import Window
 
-Told = Callable[[list[Effect]], None] | None
+Observer = Callable[[list[Effect]], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Pending:
 
     event: Event
     step: Step
-    answer: Told
+    answer: Observer
     policy: Policy
     held: bool = False  # some records waited for another window
 

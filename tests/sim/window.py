@@ -49,7 +49,7 @@ from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
-from tests.sim.judging import Pending, Told, judge
+from tests.sim.judging import Observer, Pending, judge
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -95,7 +95,7 @@ class Window:
 
     # ------------------------------------------------------------------------------------ events in
 
-    def handle(self, event: Event, answer: Told = None) -> bool:
+    def handle(self, event: Event, answer: Observer = None) -> bool:
         """False: the window is not up, the event is lost."""
         core, world = self.core, self.world
         if core is None:
@@ -139,7 +139,7 @@ class Window:
     def perform(self, commands: list[Command]) -> None:
         """As an event loop does it: waiting callers go on when all commands are performed."""
         incarnation = self.incarnation
-        answers: list[tuple[Told, list[Effect]]] = []
+        answers: list[tuple[Observer, list[Effect]]] = []
         for command in commands:
             self._perform(command, answers, still=incarnation == self.incarnation)
         self.life.check_invariants()
@@ -148,7 +148,7 @@ class Window:
                 answer(effects)
 
     def _perform(  # noqa: C901 - one case each
-        self, command: Command, answers: list[tuple[Told, list[Effect]]], *, still: bool
+        self, command: Command, answers: list[tuple[Observer, list[Effect]]], *, still: bool
     ) -> None:
         world = self.world
         incarnation = self.incarnation

@@ -13,7 +13,7 @@ from gateway.core.limits import (
     SCAN_BYTES_MAX,
 )
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetching import Fetch, Place
+from gateway.core.reading.fetching import Fetch, FetchPosition
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import Stretch, view_of
 from gateway.core.wire.records import Batch, CorruptBatch, Scan, TooLargeBatch
@@ -67,8 +67,8 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
 
 
 def shortest_first(
-    places: Iterable[Place], answers: Mapping[TopicPartition, Message]
-) -> list[Place]:
+    places: Iterable[FetchPosition], answers: Mapping[TopicPartition, Message]
+) -> list[FetchPosition]:
     """A long answer takes many turns of the event loop: no short one waits for it."""
     return sorted(places, key=lambda place: len(answers[place.source.tp].get("Records") or b""))
 
@@ -82,7 +82,7 @@ class Damages:
     def __init__(self) -> None:
         self._known: dict[Source, _Damage] = {}
 
-    def undamaged(self, place: Place, records: Records) -> UndamagedScan:
+    def undamaged(self, place: FetchPosition, records: Records) -> UndamagedScan:
         """Of the batches of an answer, up to the first that is damaged: those before it can be read
         like any other. Raises CorruptBatch if the very first is known for it.
         """
@@ -94,7 +94,7 @@ class Damages:
             del self._known[place.source]
         return UndamagedScan(self, place, records)
 
-    def note(self, place: Place, records: Records, error: CorruptBatch) -> None:
+    def note(self, place: FetchPosition, records: Records, error: CorruptBatch) -> None:
         """The first batch is damaged, or too large."""
         large = isinstance(error, TooLargeBatch)
         damage = _Damage(place.position, _digest(records), str(error), too_large=large)
@@ -107,7 +107,7 @@ class Damages:
 class UndamagedScan:
     """A step is short; records beyond SCAN_BYTES_MAX, decompressed, are left for the next fetch."""
 
-    def __init__(self, damages: Damages, place: Place, records: Records) -> None:
+    def __init__(self, damages: Damages, place: FetchPosition, records: Records) -> None:
         self._damages = damages
         self._place = place
         self._records = records

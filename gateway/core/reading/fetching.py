@@ -32,7 +32,7 @@ QUIET_LANE = 0
 NO_POLL = -1
 
 
-class Place(NamedTuple):
+class FetchPosition(NamedTuple):
     source: Source
     position: int
 
@@ -72,13 +72,13 @@ class Fetch:
 
     isolation: int
     max_wait_ms: int
-    places: tuple[Place, ...]
+    places: tuple[FetchPosition, ...]
     bytes_max: int = FETCH_BYTES_MAX  # a broker sends at least one batch, however large it is
 
 
 @dataclass(slots=True)
 class _Want:
-    place: Place
+    place: FetchPosition
     at_end: bool  # of the log, as far as is known: it may wait
     turn: int  # the lowest goes first; a place keeps its turn until it was served
     since_ms: int = -1  # when it was first fetched; -1 = not yet
@@ -96,13 +96,13 @@ class FetchSchedule:
     def __init__(self, lanes: int) -> None:
         """`lanes`: of each broker; at least 2."""
         self._lanes = lanes
-        self._wants: dict[Place, _Want] = {}
-        self._idle: dict[Place, _Want] = {}  # those not being fetched, oldest first
+        self._wants: dict[FetchPosition, _Want] = {}
+        self._idle: dict[FetchPosition, _Want] = {}  # those not being fetched, oldest first
         # By broker: lanes that fetch, and the time at which their polls end, ms; or NO_POLL.
         self._out: dict[int, dict[int, int]] = {}
         self._turn = 0
 
-    def want(self, place: Place, *, at_end: bool) -> None:
+    def want(self, place: FetchPosition, *, at_end: bool) -> None:
         known = self._wants.get(place)
         if known is None:
             self._turn += 1
@@ -110,7 +110,7 @@ class FetchSchedule:
             self._idle[place] = known
         known.dropped = False
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: FetchPosition) -> None:
         """Nobody wants it any more. A fetch that is out for it stays out."""
         want = self._wants.get(place)
         if want is None:
@@ -155,11 +155,11 @@ class FetchSchedule:
         most_ms = SHORT_POLL_MS if len(others) < self._lanes - 2 else LAST_POLL_MS
         return min(left_ms, most_ms) if left_ms > 0 else most_ms
 
-    def _take(self, chosen: list[_Want], now_ms: int) -> list[Place]:
+    def _take(self, chosen: list[_Want], now_ms: int) -> list[FetchPosition]:
         """The longest unserved first: a response that is full leaves out the last ones."""
         chosen.sort(key=_turn)
         partitions: set[TopicPartition] = set()
-        places: list[Place] = []
+        places: list[FetchPosition] = []
         for want in chosen:
             source = want.place.source
             if source.tp in partitions or (
@@ -177,12 +177,12 @@ class FetchSchedule:
     def lane_free(self, broker: int, lane: int) -> None:
         del self._out[broker][lane]
 
-    def read(self, place: Place) -> None:
+    def read(self, place: FetchPosition) -> None:
         """The fetch brought something, or the final word was said: the place is done with."""
         del self._wants[place]
         self._idle.pop(place, None)
 
-    def empty(self, place: Place, *, at_end: bool) -> None:
+    def empty(self, place: FetchPosition, *, at_end: bool) -> None:
         """The fetch brought nothing. It is tried again, first in its next fetch, unless nobody
         wants it now.
         """
@@ -198,7 +198,7 @@ class FetchSchedule:
             want.turn = self._turn
         self._idle[place] = want
 
-    def failed(self, place: Place, now_ms: int) -> int:
+    def failed(self, place: FetchPosition, now_ms: int) -> int:
         """The fetch failed. It is tried again after a pause; returns the pause in ms."""
         want = self._wants[place]
         if want.failures == 0:
@@ -215,12 +215,12 @@ class FetchSchedule:
         want.ready_at_ms = now_ms + pause_ms
         return pause_ms
 
-    def failing_ms(self, place: Place, now_ms: int) -> int:
+    def failing_ms(self, place: FetchPosition, now_ms: int) -> int:
         """How long every fetch of it has failed; 0 = the last one did not."""
         want = self._wants.get(place)
         return now_ms - want.failing_since_ms if want is not None and want.failures else 0
 
-    def unplaced(self, leader_of: LeaderOf, now_ms: int) -> list[Place]:
+    def unplaced(self, leader_of: LeaderOf, now_ms: int) -> list[FetchPosition]:
         """Places that no broker leads now and whose pause is over."""
         return [
             place

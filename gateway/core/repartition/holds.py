@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from dispatcher.core.hold import HELD_WHOLE, Hold
 from gateway.core.repartition.record import Repartition
 
-Place = tuple[str, str, int]  # group, the text of a topic's id, partition
+SharePartitionKey = tuple[str, str, int]  # group, the text of a topic's id, partition
 
 
 @dataclass(slots=True)
 class Holds:
     loaded: bool = False  # whether anything runs is known: no window is loaded before
     _records: dict[str, Repartition] = field(default_factory=dict)  # by the text of the topic's id
-    _known: dict[Place, Hold] = field(default_factory=dict)
+    _known: dict[SharePartitionKey, Hold] = field(default_factory=dict)
 
-    def of(self, place: Place) -> Hold | None:
+    def of(self, place: SharePartitionKey) -> Hold | None:
         """None: none of its records waits for those of another window."""
         if not self._records:
             return None
@@ -29,7 +29,7 @@ class Holds:
     def hold(self, topic_id: str, record: Repartition) -> None:
         self._records[topic_id] = record
 
-    def put(self, place: Place, hold: Hold) -> None:
+    def put(self, place: SharePartitionKey, hold: Hold) -> None:
         self._known[place] = hold
 
     def lift(self, topic_id: str) -> None:

@@ -36,7 +36,9 @@ ANSWER_S_MAX = 5.0  # as the clients of gateway/node/redis_state.py
 QUICK_MS = 1.0
 LOST_IN_SILENCE = 0.3  # of the requests that were sent into a silent network
 
-Told = Callable[[str, WindowKey, int, bool], None]  # node, window, generation, whether it was taken
+Observer = Callable[
+    [str, WindowKey, int, bool], None
+]  # node, window, generation, whether it was taken
 
 
 class SharedRedis:
@@ -276,7 +278,9 @@ class Link:
 class StoreLink:
     """A node's `WindowStore`. `told` hears of each claim."""
 
-    def __init__(self, link: Link, node: str, told: Told, fenced: Callable[[str], None]) -> None:
+    def __init__(
+        self, link: Link, node: str, told: Observer, fenced: Callable[[str], None]
+    ) -> None:
         self._link = link
         self._store = link.redis.store
         self._node = node

@@ -8,13 +8,15 @@ from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.operations import oldest_records
-from gateway.operations.oldest_records import OldestRecords, Place
+from gateway.operations.oldest_records import CursorPosition, OldestRecords
 from gateway.reading.record_times import Seen
 from gateway.upstream.errors import Unreachable
 from tests.rig.virtual_time import run
 
 KEYS = [WindowKey("g", "topic", partition) for partition in range(5)]
-PLACES = {key: Place(Source(TopicPartition("t", b"t" * 16, key.partition), 1), 7) for key in KEYS}
+PLACES = {
+    key: CursorPosition(Source(TopicPartition("t", b"t" * 16, key.partition), 1), 7) for key in KEYS
+}
 
 
 class Times:

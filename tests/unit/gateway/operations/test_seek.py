@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import GroupInUse, GroupUnknown, PartitionUnknown
-from gateway.operations.seek import Move, Seeks, SeekTo, Target
+from gateway.operations.seek import Move, Seeks, SeekTarget, SeekTo
 from tests.rig.admin_parts import Admin, worked
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.virtual_time import run, settle
@@ -52,7 +52,7 @@ def test_places(to: SeekTo, value: int, new: int) -> None:
     async def tell(admin: Admin, seeks: Seeks) -> None:
         admin.node.log.starts[0] = 2
         admin.view.times = {5_000: 5}
-        moves = await seeks.plan(GROUP, Target(to, value), TOPIC, [0])
+        moves = await seeks.plan(GROUP, SeekTarget(to, value), TOPIC, [0])
         assert told(moves) == [(0, 4, new, None)]
         assert admin.node.window().dispatcher is not None, "nothing was done"
 
@@ -63,19 +63,19 @@ def test_each_partition_has_its_own_error() -> None:
     async def tell(admin: Admin, seeks: Seeks) -> None:
         admin.node.log.starts[0] = 2
         wanted = [0, 1, 7]
-        assert told(await seeks.plan(GROUP, Target("offset", 1), TOPIC, wanted)) == [
+        assert told(await seeks.plan(GROUP, SeekTarget("offset", 1), TOPIC, wanted)) == [
             (0, 4, None, "offset 1 is not between 2 and 6"),
             (1, 0, None, "offset 1 is not between 0 and 0"),
             (7, None, None, "no such partition"),
         ]
         admin.view.errors[0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert told(await seeks.plan(GROUP, Target("latest"))) == [
+        assert told(await seeks.plan(GROUP, SeekTarget("latest"))) == [
             (0, 4, None, "NOT_LEADER_OR_FOLLOWER"),
             (1, 0, 0, None),
         ]
         admin.view.errors.clear()
         admin.view.silent.update(admin.node.topology.brokers)
-        first, second = await seeks.plan(GROUP, Target("latest"))
+        first, second = await seeks.plan(GROUP, SeekTarget("latest"))
         assert "is away" in (first.error or "")
         assert "is away" in (second.error or "")
 
@@ -85,16 +85,16 @@ def test_each_partition_has_its_own_error() -> None:
 def test_what_is_not_there() -> None:
     async def tell(_: Admin, seeks: Seeks) -> None:
         with pytest.raises(PartitionUnknown, match="no topic 'none'"):
-            await seeks.plan(GROUP, Target("latest"), "none")
+            await seeks.plan(GROUP, SeekTarget("latest"), "none")
         with pytest.raises(GroupUnknown):
-            await seeks.plan("none", Target("latest"))
+            await seeks.plan("none", SeekTarget("latest"))
 
     story(tell)
 
 
 def test_a_seek_is_where_the_next_member_starts() -> None:
     async def tell(admin: Admin, seeks: Seeks) -> None:
-        moves = await seeks.plan(GROUP, Target("offset", 1), TOPIC, [0, 1])
+        moves = await seeks.plan(GROUP, SeekTarget("offset", 1), TOPIC, [0, 1])
         done = await seeks.execute(GROUP, moves)
         assert told(done)[0] == (0, 4, 1, None)
         assert done[1].error == moves[1].error, "it had an error before"
@@ -111,7 +111,7 @@ def test_a_group_with_members_stays() -> None:
     async def tell(admin: Admin, seeks: Seeks) -> None:
         admin.node.beat("m2")
         await settle()
-        moves = await seeks.plan(GROUP, Target("earliest"))
+        moves = await seeks.plan(GROUP, SeekTarget("earliest"))
         with pytest.raises(GroupInUse, match="it has 1 members"):
             await seeks.execute(GROUP, moves)
         core = admin.node.window().dispatcher
@@ -123,7 +123,7 @@ def test_a_group_with_members_stays() -> None:
 
 def test_kafka_refuses_one_partition() -> None:
     async def tell(admin: Admin, seeks: Seeks) -> None:
-        moves = await seeks.plan(GROUP, Target("latest"))
+        moves = await seeks.plan(GROUP, SeekTarget("latest"))
         admin.commits.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         done = await seeks.execute(GROUP, moves)
         assert {move.error for move in done} == {"TOPIC_AUTHORIZATION_FAILED"}

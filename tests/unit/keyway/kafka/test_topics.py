@@ -16,7 +16,7 @@ GONE = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
-class Told(Future[Any]):
+class WatchedFuture(Future[Any]):
     """A future that notes how long it is waited for."""
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class Admin:
     """Answers with what each topic is, its error, or not at all (None)."""
 
     def __init__(self, **topics: SimpleNamespace | KafkaError | None) -> None:
-        self.futures = {name: Told() for name in topics}
+        self.futures = {name: WatchedFuture() for name in topics}
         for name, topic in topics.items():
             if isinstance(topic, KafkaError):
                 self.futures[name].set_exception(KafkaException(topic))
             elif topic is not None:
                 self.futures[name].set_result(topic)
 
-    def describe_topics(self, _: TopicCollection, **__: float) -> dict[str, Told]:
+    def describe_topics(self, _: TopicCollection, **__: float) -> dict[str, WatchedFuture]:
         return self.futures
 
 

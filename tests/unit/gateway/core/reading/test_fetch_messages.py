@@ -12,7 +12,7 @@ from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, LONG_STEP_RECORDS, SC
 from gateway.core.reading import fetch_messages
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetch_messages import Damages, end_of_first, shortest_first
-from gateway.core.reading.fetching import Place
+from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     BODY_BYTES_MAX,
@@ -27,14 +27,14 @@ from gateway.core.wire.records import (
 from gateway.core.wire.schema import Message
 
 SOURCE = Source(TopicPartition("orders", bytes(16), 0), 1)
-PLACE = Place(SOURCE, 4)
+PLACE = FetchPosition(SOURCE, 4)
 
 
 def batch(*offsets: int) -> bytes:
     return build([Record(at, 0, b"k", b"value") for at in offsets], base_offset=offsets[0])
 
 
-def undamaged(damages: Damages, place: Place, data: bytes) -> list[Batch]:
+def undamaged(damages: Damages, place: FetchPosition, data: bytes) -> list[Batch]:
     found = damages.undamaged(place, data)
     while found.step():
         pass
@@ -62,7 +62,7 @@ def without_length(data: bytes) -> bytes:
 def test_no_short_answer_waits_for_a_long_one() -> None:
     """90 MB of one partition took most of a second, and three records of another came behind."""
     tps = [TopicPartition("orders", bytes(16), partition) for partition in range(4)]
-    long, unknown, empty, short = (Place(Source(tp, 1), 4) for tp in tps)
+    long, unknown, empty, short = (FetchPosition(Source(tp, 1), 4) for tp in tps)
     answers: dict[TopicPartition, Message] = {
         tps[0]: {"Records": batch(*range(4, 100))},
         tps[1]: {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
@@ -117,7 +117,7 @@ def test_a_batch_too_large_when_decompressed_says_so_and_where_it_ends(
     said = "the batch at base offset 6 is too large when decompressed: more than 134,217,728 bytes"
     for _ in range(2):
         with pytest.raises(TooLargeBatch, match=said) as refused:
-            undamaged(damages, Place(SOURCE, 6), large + batch(10))
+            undamaged(damages, FetchPosition(SOURCE, 6), large + batch(10))
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
         monkeypatch.setattr(fetch_messages, "Scan", None)  # not scanned a second time
     assert end_of_first(large + batch(10)) == 10
@@ -139,9 +139,9 @@ def test_a_damaged_batch_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(CorruptBatch, match="wrong CRC at base offset 4"):
             undamaged(damages, PLACE, bad + batch(*range(9, 9 + tries + 1)))
     with pytest.raises(CorruptBatch):
-        undamaged(damages, Place(SOURCE, 5), bad)
+        undamaged(damages, FetchPosition(SOURCE, 5), bad)
     assert len(scanned) == 1
-    assert len(undamaged(damages, Place(SOURCE, 0), batch(0))) == 1
+    assert len(undamaged(damages, FetchPosition(SOURCE, 0), batch(0))) == 1
     with pytest.raises(CorruptBatch):
         undamaged(damages, PLACE, bad)
     assert len(scanned) == 2

@@ -20,8 +20,8 @@ from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import (
     QUIET_LANE,
     Fetch,
+    FetchPosition,
     FetchSchedule,
-    Place,
     leader_of,
 )
 from gateway.reading.limits import FETCH_LANES
@@ -35,8 +35,8 @@ def tp(partition: int) -> TopicPartition:
     return TopicPartition("t", TOPIC_ID, partition)
 
 
-def place(partition: int, position: int = 0, isolation: int = 1) -> Place:
-    return Place(Source(tp(partition), isolation), position)
+def place(partition: int, position: int = 0, isolation: int = 1) -> FetchPosition:
+    return FetchPosition(Source(tp(partition), isolation), position)
 
 
 def one_leads(_: TopicPartition) -> int:
@@ -49,7 +49,7 @@ def next_fetch(schedule: FetchSchedule, lane: int, now_ms: int = NOW_MS) -> Fetc
     return fetch
 
 
-def quiet(schedule: FetchSchedule, one: Place) -> None:
+def quiet(schedule: FetchSchedule, one: FetchPosition) -> None:
     """`one` was polled at the log's end and brought nothing for QUIET_MS."""
     schedule.want(one, at_end=True)
     assert next_fetch(schedule, BUSY, NOW_MS - QUIET_MS) == Fetch(1, BUSY_POLL_MS, (one,))
@@ -57,7 +57,7 @@ def quiet(schedule: FetchSchedule, one: Place) -> None:
     schedule.lane_free(1, BUSY)
 
 
-def back(schedule: FetchSchedule, lane: int, *places: Place) -> None:
+def back(schedule: FetchSchedule, lane: int, *places: FetchPosition) -> None:
     """A poll ends that brought nothing."""
     for one in places:
         schedule.empty(one, at_end=True)
@@ -245,12 +245,12 @@ class Lanes:
 
     def __init__(self) -> None:
         self.schedule = FetchSchedule(FETCH_LANES)
-        self.wanted: set[Place] = set()
-        self.out: dict[int, list[Place]] = {}
+        self.wanted: set[FetchPosition] = set()
+        self.out: dict[int, list[FetchPosition]] = {}
         self.now_ms = 0
 
     @property
-    def fetched(self) -> set[Place]:
+    def fetched(self) -> set[FetchPosition]:
         return {one for places in self.out.values() for one in places}
 
     def do(self, partition: int, what: str, lane: int) -> None:
