@@ -143,7 +143,7 @@ class Dispatcher:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """In join order."""
+        """The members in join order."""
         return self._state.owners.router.members
 
     @property
@@ -195,7 +195,7 @@ class Dispatcher:
         return self._state.window.settled_ranges()
 
     def committed_ranges(self) -> list[tuple[int, int]]:
-        """As `settled_ranges`, as precise as a commit can say. O(span + stretches aside)."""
+        """The settled ranges, as precise as a commit can say. O(span + stretches aside)."""
         return self._state.window.settled_ranges(COMMITTED_RANGES_MAX)
 
     @property
@@ -236,7 +236,7 @@ class Dispatcher:
         return window_stats(self._state)
 
     def picture(self, runs_max: int) -> Picture:
-        """Its offsets in at most `runs_max` runs. O(span)."""
+        """The window's offsets in at most `runs_max` runs. O(span)."""
         return picture_of(self._state, runs_max)
 
     def key_stats(self, key: bytes) -> KeyStats:
@@ -244,11 +244,11 @@ class Dispatcher:
         return key_stats(self._state, key)
 
     def keys_with_hash(self, key_hash: int) -> list[bytes]:
-        """Those with unsettled records. O(keys)."""
+        """The keys of unsettled records that have this hash. O(keys)."""
         return keys_with_hash(self._state, key_hash)
 
     def hot_keys(self, count: int) -> list[KeyStats]:
-        """Those with the most unsettled records, the hottest first. O(span)."""
+        """The keys with the most unsettled records, the hottest first. O(span)."""
         return hot_keys(self._state, count)
 
     def check_invariants(self) -> None:

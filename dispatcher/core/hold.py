@@ -27,7 +27,7 @@ HELD_WHOLE: Final = Hold(0)
 
 @dataclass(frozen=True, slots=True)
 class HoldMoved:
-    """An event: other records wait for another window than before; None: none do any more."""
+    """An event: another hold than before. None: no record waits for another window any more."""
 
     hold: Hold | None
     now_ms: int

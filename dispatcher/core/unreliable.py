@@ -69,7 +69,7 @@ from keyway.commit_metadata.core.bitmap import united
 
 # Long: the interface of Dispatcher, which is 25 methods, and the events of this core.
 class Unreliable:
-    """As Dispatcher from outside; its steps have no changes. Not thread-safe."""
+    """Looks like a Dispatcher from outside; its steps have no changes. Not thread-safe."""
 
     _log_end: int  # as of the last read, which sets it
 
@@ -93,7 +93,7 @@ class Unreliable:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """In join order."""
+        """The members in join order."""
         return self._owners.router.members
 
     @property
@@ -161,20 +161,20 @@ class Unreliable:
         return NO_OFFSET
 
     def committed_ranges(self) -> list[tuple[int, int]]:
-        """All of them: there are no more than the span has records."""
+        """All settled ranges: there are no more than the span has records."""
         return self.settled_ranges()
 
     def settled_count(self) -> int:
-        """Of the offsets behind the cursor."""
+        """How many offsets behind the cursor are settled."""
         return sum(high - low + 1 for low, high in self.settled_ranges())
 
     def snapshot(self) -> Snapshot:
-        """All that a commit says of it."""
+        """All that a commit says of the window."""
         return Snapshot(cursor=self.cursor, settled=self.settled_ranges())
 
     def retune(self, policy: Policy) -> None:
-        """Another policy for new and waiting records: those beyond a smaller limit are dropped, the
-        newest first, as if they came now. The next step counts them.
+        """Another policy for new and waiting records. Records beyond a smaller limit are dropped,
+        the newest first, as if they came now. The next step counts them.
         """
         assert not policy.reliable, "another kind of window"
         self.policy = policy
@@ -224,7 +224,7 @@ class Unreliable:
         )
 
     def picture(self, runs_max: int) -> Picture:
-        """Its offsets in at most `runs_max` runs: those that wait are ready."""
+        """The window's offsets in at most `runs_max` runs. Records that wait are ready."""
         states = bytearray(self.read_position - self.cursor)
         for outbox in self._outboxes:
             for offset in outbox.offsets:
@@ -248,7 +248,7 @@ class Unreliable:
         return sorted([key for key in waiting if key_hash32(key) == key_hash])
 
     def hot_keys(self, count: int) -> list[KeyStats]:
-        """Those with the most waiting records, the hottest first. O(waiting records)."""
+        """The keys with the most waiting records, the hottest first. O(waiting records)."""
         records: dict[bytes, int] = {}
         for box in self._outboxes:
             for key in box.keys:
@@ -488,7 +488,7 @@ def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
 
 
 def _checked(event: Acknowledge) -> list[AckError | None]:
-    """Nobody holds anything: only how batches are made is looked at."""
+    """Checks only how batches are made: nobody holds anything."""
     type_max = event.type_max
     return [_malformed(first, last, types, type_max) for first, last, types in event.batches]
 

@@ -37,7 +37,7 @@ _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RedisAddress:
-    """Of a URL. `where` holds no secrets; `secrets` are not to be shown."""
+    """The address in a URL. `where` holds no secrets; `secrets` are not to be shown."""
 
     where: str
     secrets: tuple[str, ...]
@@ -71,7 +71,7 @@ def read_address(url: str) -> RedisAddress:
 
 
 class _Refused(ValueError):
-    """Its words show nothing of the URL."""
+    """The URL is refused. The words show nothing of it."""
 
 
 def _of_sentinels(url: str) -> RedisAddress:
@@ -140,8 +140,8 @@ def is_no_primary(refusal: str) -> bool:
 
 
 async def primary_of(pool: ConnectionPool) -> tuple[str, int] | None:
-    """As the Sentinels have it now; None: there are none. If it is another one than before, the
-    pool's idle connections end. Raises RedisError.
+    """The primary as the Sentinels have it now; None: there are no Sentinels. If it is another one
+    than before, the pool's idle connections end. Raises RedisError.
     """
     if not isinstance(pool, _PrimaryPool):
         return None

@@ -48,8 +48,8 @@ class Claimed:
 
     @property
     def next_origin(self) -> int:
-        """Of an incarnation that begins with this claim: later than any before, also where clocks
-        differ.
+        """The origin of an incarnation that begins with this claim: later than any before, also
+        where clocks differ.
         """
         return max(self.fence, self.origin + 1)
 
@@ -61,7 +61,9 @@ class Write(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Of a window in the store. `settled`: offsets behind the cursor, without holes of the log."""
+    """What a window in the store has. `settled`: offsets behind the cursor, without holes of the
+    log.
+    """
 
     cursor: int
     parked: int
@@ -111,7 +113,9 @@ class WindowStore(Protocol):
         ...
 
     async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
-        """Of each window; takes none over. All 0: the store has none. Raises StoreError."""
+        """The counts of each window, without taking one over. All 0: the store has no such window.
+        Raises StoreError.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -83,7 +83,9 @@ class Line(asyncio.Protocol):
         self.end(error or LineLost("Connection closed by server."))
 
     def end(self, error: Exception) -> None:
-        """All calls that are not answered fail: what Redis did for them is not known."""
+        """Ends the line. All calls that are not answered fail: what Redis did for them is not
+        known.
+        """
         if not self.is_open:
             return
         self.is_open = False

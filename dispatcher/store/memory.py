@@ -125,8 +125,8 @@ class MemoryStore:
         return file
 
     def set_back(self, file: MemoryStore) -> None:
-        """As it was when the file was written. The owner of a window has to claim it again, as
-        after a step that Redis does not know.
+        """Sets the store back to what it was when the file was written. The owner of a window has
+        to claim it again, as after a step that Redis does not know.
         """
         old = file.dump()
         self.windows, self.origins = old.windows, old.origins

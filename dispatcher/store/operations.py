@@ -40,13 +40,13 @@ class Kept:
 
 
 def kept_of(words: Sequence[bytes]) -> Kept:
-    """Of the words that `Kept.words` has written. Raises ValueError."""
+    """Reads the words that `Kept.words` has written. Raises ValueError."""
     cursor, front, chunk, high, aside = [int(word) for word in words]
     return Kept(cursor, front, chunk, high, aside)
 
 
 def new_kept() -> Kept:
-    """Of a window of which nothing is written."""
+    """The state of a window of which nothing is written."""
     return Kept(0, 0, 0, -1, 0)
 
 

@@ -227,7 +227,7 @@ class RedisStore:
         await pipeline.execute()
 
     async def _scanned(self) -> list[WindowKey]:
-        """All there are, in order: a scan of the whole Redis."""
+        """All windows in Redis, in order: scans the whole Redis."""
         start = self._prefix + "{"
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
         found: set[WindowKey] = set()
@@ -294,8 +294,8 @@ class RedisStore:
     async def _applied(
         self, names: list[bytes], steps: list[list[Argument]], *, again: bool = True
     ) -> list[Any]:
-        """One answer per step: a RedisError if Redis refused that one. Raises RedisError, OSError,
-        EOFError.
+        """Applies the steps. There is one answer per step: a RedisError if Redis refused the step.
+        Raises RedisError, OSError, EOFError.
         """
         line = self._line
         if line is None or not line.is_open or not self._sha:
@@ -344,7 +344,8 @@ class RedisStore:
             return await call(self._sha)
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The border: every failure of the world becomes a StoreError without secrets in it.
+        """Asks Redis. This is the border: every failure of the world becomes a StoreError without
+        secrets in it.
 
         Its time begins with its turn: nothing fails because others have the connections.
         """
@@ -398,7 +399,9 @@ def _in_index(key: WindowKey) -> str:
 
 
 def _read_state(words: bytes | None) -> tuple[int, Kept]:
-    """Seq, and the rest; those of no window at all if there is none, or an unreadable one."""
+    """The sequence number and the rest of the state; those of an empty window if there is none, or
+    an unreadable one.
+    """
     try:
         seq, _sent, *kept = (words or b"").split()
         return int(seq), kept_of(kept)

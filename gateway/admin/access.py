@@ -56,7 +56,7 @@ def concerns(request: Request, **facts: str | int | bool | None) -> None:
 
 
 def require_keys(request: Request, what: str) -> None:
-    """For an answer that names keys or headers. Raises Refused."""
+    """Checks that the caller may see keys and headers, which the answer names. Raises Refused."""
     caller = caller_of(request)
     if not caller.keys:
         who = "without a token" if caller.name is None else f"token {caller.name} may not see them"
@@ -64,7 +64,7 @@ def require_keys(request: Request, what: str) -> None:
 
 
 def require_group(request: Request, group: str) -> None:
-    """For a group that the body names. Raises Refused."""
+    """Checks that the caller may use a group that the body names. Raises Refused."""
     concerns(request, group=group)
     if not caller_of(request).sees(group):
         unknown = unknown_group(group)
@@ -197,7 +197,7 @@ def _elsewhere(request: Request, error: Exception) -> bool:
 
 
 def _outcome(error: HTTPException | OperationError) -> str:
-    """Of an HTTPException the status alone: its text may be the caller's."""
+    """The audit gets the status of an HTTPException alone: its text may be the caller's."""
     if isinstance(error, HTTPException):
         return f"refused: {error.status_code}"
     return f"{'refused' if error.status < 500 else 'failed'}: {error.status} {error}"

@@ -110,7 +110,9 @@ def build(
 
 
 def _trust(section: AdminSection) -> Callable[[], ssl.SSLContext]:
-    """In the certificates of other nodes. Raises ConfigError for a file that cannot be used."""
+    """The TLS context that judges the certificates of other nodes. Raises ConfigError for a file
+    that cannot be used.
+    """
     if section.nodes_ca_file is None:
         return ssl.create_default_context
     try:

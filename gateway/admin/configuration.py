@@ -98,7 +98,7 @@ class Configuration:
         ]
 
     def _same_shape(self, file: Config) -> bool:
-        """Of the windows of all groups that the node knows."""
+        """Whether the windows of all groups that the node knows keep their form."""
         return all(
             getattr(self.running.group(name), option) == getattr(file.group(name), option)
             for name in self.groups.names()

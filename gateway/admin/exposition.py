@@ -29,7 +29,7 @@ class _Only(Collector):
 async def exposition(
     registry: CollectorRegistry, rows: Sequence[RowCollector]
 ) -> AsyncIterator[bytes]:
-    """All metrics, in portions."""
+    """The text of all metrics, in portions."""
     for family in registry.collect():
         for portion in _portions(family):
             yield portion
@@ -44,7 +44,9 @@ async def _pause() -> None:
 
 
 def _portions(family: Metric) -> Iterator[bytes]:
-    """As the library writes it: each portion begins with the same lines about its family."""
+    """The text of one family as the library writes it: each portion begins with the same lines
+    about its family.
+    """
     said: set[bytes] = set()
     for samples in _slices(family):
         part = Metric(family.name, family.documentation, family.type)

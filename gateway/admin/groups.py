@@ -104,7 +104,7 @@ def group_routes(groups: Groups, windows: WindowTable, lags: Lags) -> list[Route
 
 
 def _together(lags: list[Lag]) -> GroupLag:
-    """Of one group's partitions."""
+    """Adds up the lags of one group's partitions."""
     together = GroupLag()
     for lag in lags:
         together.add(lag)
@@ -273,7 +273,9 @@ def _draining(stats: WindowStats) -> list[DrainingKeyRow]:
 
 
 def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[LateConsumer]:
-    """Under `join_policy: last_sent` these members wait for the records that were out."""
+    """The members that wait, under `join_policy: last_sent`, for the records that were in flight
+    when they joined.
+    """
     rows: list[LateConsumer] = []
     for member in stats.members:
         known = group.members.get(member.member_id)

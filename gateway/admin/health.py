@@ -45,7 +45,7 @@ class Health:
         }
 
     def outlined(self) -> dict[str, Any]:
-        """For callers who may not see all groups: a reason may name one."""
+        """What callers see who may not see all groups: a reason may name one."""
         reasons = [f"{part}: {count}" for part, count in self.troubles.items() if count]
         warnings = [f"{part}: {len(lines)}" for part, lines in self.warnings.items() if lines]
         return {"status": self.shown()["status"], "reasons": reasons, "warnings": warnings}

@@ -32,7 +32,7 @@ class JsonReader:
         self._at = 0
 
     def items(self) -> Iterator[None]:
-        """Of a list, once before each value: the caller reads it."""
+        """Yields once before each value of a list; the caller reads the value."""
         self._take("[")
         if self._next() == "]":
             self._at += 1
@@ -43,7 +43,7 @@ class JsonReader:
                 return
 
     def names(self) -> Iterator[str]:
-        """Of an object, each before its value: the caller reads it."""
+        """Yields each name of an object before its value; the caller reads the value."""
         self._take("{")
         if self._next() == "}":
             self._at += 1

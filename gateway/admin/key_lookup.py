@@ -107,7 +107,9 @@ Found = list[tuple[TopicPartition, KeyStats]]
 
 
 def _place(row: tuple[TopicPartition, KeyStats]) -> tuple[str, int, int]:
-    """Of two keys with one hash the one with the older record is first."""
+    """Orders rows by partition. Of two keys with the same hash, the one with the older record is
+    first.
+    """
     tp, stats = row
     return tp.topic, tp.partition, max(0, stats.first_offset)
 

@@ -56,8 +56,8 @@ def member_routes(groups: Groups, windows: WindowTable) -> list[Route]:
 
 
 def _shares(group: ShareGroup) -> Mapping[str, float]:
-    """Of the ring that the windows have; empty if members read different topics: then there are
-    several rings.
+    """Each member's share of the ring that the windows use. Empty if members read different topics:
+    then there are several rings.
     """
     if len({member.topics for member in group.members.values()}) != 1:
         return {}

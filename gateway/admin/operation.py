@@ -58,7 +58,7 @@ class Operation:
 
     @property
     def of_group(self) -> bool:
-        """It names a group in its path or its query."""
+        """Whether the operation names a group in its path or its query."""
         return GROUP in (*self.in_path, *self.query)
 
     @property

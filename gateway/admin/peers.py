@@ -80,7 +80,7 @@ class Peers:
         return list(await asyncio.gather(*(self.ask(row, question) for row in self.others())))
 
     async def ask(self, row: NodeRow, question: Question) -> Reply:
-        """Of this node alone. Raises nothing."""
+        """Asks this node alone. Raises nothing."""
         import httpx  # only several nodes need it
 
         name, token, body = row.node.id, question.token, question.body

@@ -107,7 +107,7 @@ def _row(move: Move) -> SeekRow:
 
 
 def _shown(moves: Sequence[Move]) -> str:
-    """For the audit."""
+    """The moves as the audit shows them."""
     made = [move for move in moves if move.new is not None]
     return shown_first(
         [f"{move.topic}-{move.partition}: {move.old} to {move.new}" for move in made], ", "

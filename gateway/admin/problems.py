@@ -206,7 +206,7 @@ class LoopbackHosts:
 
 
 def names_loopback(hosts: list[str]) -> bool:
-    """Of the Host headers of a request: exactly one, naming loopback."""
+    """Whether a request has exactly one Host header and this names loopback."""
     if len(hosts) != 1:
         return False
     try:

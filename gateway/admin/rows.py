@@ -27,7 +27,7 @@ class Row(BaseModel):
 
 
 class Body(BaseModel):
-    """Of a request: unknown fields are refused."""
+    """The body of a request. Unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,7 +97,7 @@ class ParkedOffset(KeyNames):
 
 
 class MemberFigures(Row):
-    """Of one member in one partition."""
+    """The figures of one member in one partition."""
 
     member_id: str
     ready_keys: int
@@ -331,7 +331,9 @@ class SettingsRow(Row):
 
 
 class SettingsBody(Body):
-    """By the names of keyway.yaml, as text; null: back to keyway.yaml. All or none are taken."""
+    """New values by the names of keyway.yaml, as text. null takes a setting back to keyway.yaml.
+    All or none are taken.
+    """
 
     values: Annotated[dict[str, str | None], Field(min_length=1)]
 

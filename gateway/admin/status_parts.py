@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class RowKey(NamedTuple):
-    """Of a row of offsets; the rows stand in this order."""
+    """The key of a row of offsets. The rows stand in this order."""
 
     group: str
     topic: str
@@ -57,7 +57,7 @@ def part_asked(request: Request) -> PartOf | None:
 
 
 def some_links(text: bytes, *, link: str | None, topic: str | None) -> Part:
-    """One link or all, with one of their topics or all."""
+    """The status of one link or all, with one of their topics or all."""
     reader = _reader(text)
     rows: list[str] = []
     for _ in reader.items():
@@ -107,7 +107,7 @@ def some_offsets(
 
 
 def some_targets(text: bytes, *, target: str | None) -> Part:
-    """One target or all; `ok` is that of all."""
+    """The status of one target or all; `ok` speaks of all."""
     return Part(_narrowed(text, "targets", lambda row: target in (None, _text(row, "target"))))
 
 

@@ -93,7 +93,7 @@ class Tokens:
         return bool(self._tokens)
 
     def sha256_of(self, name: str) -> bytes | None:
-        """Of the token with this name."""
+        """The hash of the token with this name."""
         return next((token.sha256 for token in self._tokens if token.caller.name == name), None)
 
     def caller(self, sha256: bytes) -> Caller | None:
@@ -120,7 +120,7 @@ class _LoginSession(NamedTuple):
 
 @dataclass(slots=True)
 class LoginSessions:
-    """Of browsers, by the hash of their cookie: the cookie itself is nowhere."""
+    """The sessions of browsers, by the hash of their cookie. The cookie itself is kept nowhere."""
 
     tokens: Tokens
     now_ms: Callable[[], int]
@@ -148,7 +148,7 @@ class LoginSessions:
         return caller
 
     def token(self, cookie: str) -> str | None:
-        """The one that the session was opened with, to ask other nodes."""
+        """The token that the session was opened with, to ask other nodes."""
         session = self._sessions.get(_key(cookie))
         if session is None:
             return None

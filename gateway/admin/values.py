@@ -66,7 +66,7 @@ def shown_value(
 
 
 def _document(value: bytes) -> dict[str, Any] | list[Any] | None:
-    """Of JSON with fields; None: it is something else."""
+    """The value as JSON with fields. None: it is something else."""
     if value[:1] not in (b"{", b"["):
         return None
     try:

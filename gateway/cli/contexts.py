@@ -60,7 +60,9 @@ def file() -> Path:
 
 
 def use_context(name: str | None) -> None:
-    """For all questions of this command; None: the current one of the file, if there is one."""
+    """Chooses the context for all questions of this command. None: the current one of the file, if
+    there is one.
+    """
     _chosen.set(name)
 
 
@@ -80,7 +82,7 @@ def context() -> Context:
 
 
 def names(incomplete: str) -> list[str]:
-    """Those that a shell completes. None if the file cannot be read: a command says so."""
+    """The names that a shell completes. None if the file cannot be read: a command says so."""
     try:
         known = _read(file())
     except _UnreadableError:
@@ -89,7 +91,7 @@ def names(incomplete: str) -> list[str]:
 
 
 class _UnreadableError(Exception):
-    """One line."""
+    """The file of contexts cannot be read; one line says why."""
 
 
 def _load() -> Contexts:

@@ -126,7 +126,7 @@ def _print_change(
     rules: list[dict[str, Any]] | None,
     output: str,
 ) -> None:
-    """`rules`: those to be set; None: those of keyway.yaml, which only the node knows."""
+    """`rules`: the rules to be set. None: the rules of keyway.yaml, which only the node knows."""
     if output != "table":
         change = {"dry_run": True, "now": now.raw, "rules": rules, "effect": effect.raw}
         print_data(change, output)

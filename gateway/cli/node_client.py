@@ -67,8 +67,8 @@ def ask_all(
     /,
     **parameters: str | None,
 ) -> Pages[Any]:
-    """All pages of a list, or those with the `first` so many rows. `field`: that of the model with
-    the rows. Parameters that are None are left out.
+    """Asks for all pages of a list, or for as many as hold its `first` rows. `field`: where the
+    model has the rows. Parameters that are None are left out.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
     if first is not None:
@@ -87,15 +87,15 @@ def ask_all(
 
 
 def use_token_file(path: Path | None) -> None:
-    """For all questions of this command; None: the environment or the context has the token, or
-    there is none.
+    """Chooses the token's file for all questions of this command. None: the environment or the
+    context has the token, or there is none.
     """
     _token_file.set(path)
 
 
 def use_ca_file(path: Path | None) -> None:
-    """For all https questions of this command; None: the context names it, or the
-    system's trust store counts.
+    """Chooses the CA file for all https questions of this command. None: the context names it, or
+    the system's trust store counts.
     """
     _ca_file.set(path)
 
@@ -118,7 +118,9 @@ def _trust(*, of_context: bool) -> ssl.SSLContext | bool:
 
 
 def use_admin(address: str) -> None:
-    """For all questions of this command that name no other; empty: the context has it."""
+    """Chooses the node's REST address for all questions of this command that name no other. Empty:
+    the context has it.
+    """
     _admin.set(address)
 
 

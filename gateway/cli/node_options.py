@@ -51,7 +51,7 @@ def _token_file_chosen(path: Path | None) -> None:
 
 @cache
 def _options() -> tuple[Click, ...]:
-    """As typer makes them of a command that has them."""
+    """The options, made by typer from a command that has them."""
 
     def command(
         context: Annotated[

@@ -39,5 +39,5 @@ NameFilter = Annotated[
 
 
 def partition_text(partition: int | None) -> str | None:
-    """As a parameter of REST."""
+    """The partition as a parameter of REST."""
     return None if partition is None else str(partition)

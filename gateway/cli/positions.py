@@ -111,7 +111,7 @@ def group_seek(
 def _place(
     to: To | None, offset: int | None, timestamp: str | None, shift: int | None
 ) -> dict[str, Any]:
-    """As fields of SeekBody. Raises BadParameter."""
+    """The place as fields of SeekBody. Raises BadParameter."""
     values: dict[To, Any] = {To.OFFSET: offset, To.TIMESTAMP: timestamp, To.SHIFT: shift}
     given = [name for name, value in values.items() if value is not None]
     place = given[0] if to is None and len(given) == 1 else to

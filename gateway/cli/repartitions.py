@@ -128,8 +128,8 @@ def repartition_abort(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Give it up, while clients have not seen the new partitions. Those stay hidden: Kafka deletes
-    none, and the next repartition takes them.
+    """Give a repartition up, while clients have not seen the new partitions. The new partitions
+    stay hidden: Kafka deletes none, and the next repartition takes them.
     """
     body = {"topic": topic}
     answer = ask(admin, "/v1/repartitions/abort", RepartitionRow, method="POST", body=body)

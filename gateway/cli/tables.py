@@ -52,12 +52,12 @@ def time_text(at_ms: int | None) -> str | None:
 
 
 def age(seconds: float | None) -> str | None:
-    """In seconds; None: not known."""
+    """An age in seconds as text. None: not known."""
     return None if seconds is None else f"{round(seconds, 1):g}"
 
 
 def counted(number: int, noun: str) -> str:
-    """As "1 record" and "2 records" have it."""
+    """A count with its noun: "1 record", "2 records"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -70,7 +70,7 @@ def _shown(value: object) -> str:
 
 
 def _console() -> Console:
-    """As wide as its widest row: cut to the terminal, or to the 80 columns of a pipe, names could
-    neither be read nor searched for.
+    """A console as wide as the widest row: cut to the terminal, or to the 80 columns of a pipe,
+    names could neither be read nor searched for.
     """
     return Console(width=COLUMNS_MAX)

@@ -101,7 +101,7 @@ def _times(before: TrafficRow, now: TrafficRow) -> str:
 
 
 def quantile_bound(counts: Sequence[int], bounds_ms: Sequence[float], share: float) -> str | None:
-    """The bound that so many are within, like `< 10 ms`. None: there are none."""
+    """The bound that the given share of answers is within, like `< 10 ms`. None: there are none."""
     wanted, passed = sum(counts) * share, 0
     for at, count in enumerate(counts):
         passed += count

@@ -26,7 +26,9 @@ class Mechanism(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """Of a token's signature. None with a shared secret: a public key would pass for one."""
+    """The algorithm of a token's signature. None of them uses a shared secret: a public key would
+    pass for one.
+    """
 
     RS256 = "RS256"
     RS384 = "RS384"

@@ -30,7 +30,7 @@ class Pages:
         return tuple(row[name] for name in self.order)
 
     def place_of(self, text: str) -> RowKey:
-        """Of the `next` of a page: `orders-3-17` for a topic, a partition and an offset."""
+        """Reads the `next` of a page: `orders-3-17` for a topic, a partition and an offset."""
         head, *numbers = text.rsplit("-", len(self.order) - 1) if len(self.order) > 1 else [text]
         return (head, *map(int, numbers))
 
@@ -63,7 +63,7 @@ def first(rows: Sequence[Row]) -> Row:
 
 
 def window(rows: Sequence[Row]) -> Row:
-    """Of one partition: that of the node that has the window."""
+    """The row of one partition, from the node that has the window."""
     return max(rows, key=lambda row: _RANKS.get(row.get("state", ""), 0))
 
 
@@ -80,7 +80,9 @@ def member(rows: Sequence[Row]) -> Row:
 
 
 def description(answers: Sequence[Mapping[str, Any]]) -> Row:
-    """Of one group: its sums are those of the partitions, each as its owner has it."""
+    """The description of one group. Its sums are taken over the partitions, each as its owner has
+    it.
+    """
     found: dict[RowKey, list[Row]] = {}
     for answer in answers:
         for row in answer["partitions"]:
@@ -104,7 +106,7 @@ def hot_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
 
 
 def named_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
-    """One key that is looked up: where it has records; or else, per topic, where it would go."""
+    """Where one key has records, or else, per topic, where its records would go."""
     rows = [row for answer in answers for row in answer["keys"]]
     busy = {row["topic"] for row in rows if row["state"] != "idle"}
     kept: list[Row] = []

@@ -117,7 +117,7 @@ def _lines(said: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def history(answers: Sequence[Row]) -> Row:
-    """Of one group; the topics of the asked node first."""
+    """The history of one group; the topics of the asked node come first."""
     topics: dict[str, list[Row]] = {}
     for answer in answers:
         for row in answer["topics"]:

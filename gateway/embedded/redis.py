@@ -289,7 +289,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Device and inode; None: there is no such file."""
+    """The file's device and inode. None: there is no such file."""
     try:
         found = path.lstat()
     except OSError:

@@ -2,8 +2,8 @@
 changed.
 
 Upstream is asked on the client's own connection, so its ACLs decide. Group configs that an admin
-sets through the gateway count at once; those set past it are seen at the next regular look. All of
-the API is implemented.
+sets through the gateway count at once. Configs that are set past the gateway are seen at the next
+regular look. All of the API is implemented.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _value(config: Message) -> str | None:
 
 
 def _unanswered(body: Message, reason: str) -> list[Message]:
-    """Nobody knows whether it was done; admin clients may ask again."""
+    """The answer while nobody knows whether the change was made; admin clients may ask again."""
     return [
         {
             "ErrorCode": int(ErrorCode.REQUEST_TIMED_OUT),

@@ -281,7 +281,7 @@ class _ShareFetch:
             session.resolved = SharePlan(topology, version, connection.id, until_ms, found)
 
     def _located(self, key: PartitionKey, *, acknowledged: bool) -> Located:
-        """Its error is noted for the answer, if it has one."""
+        """The partition with its topic id. If it has an error, that is noted for the answer."""
         session = self.session
         located = locate(self.services, self.request.connection, session.group, key)
         if located.topic in self.denied:
@@ -424,7 +424,9 @@ class _ShareFetch:
         return taken
 
     def _windows(self) -> list[tuple[PartitionKey, Window]]:
-        """Those to deliver from: some may have been opened or dropped while this waited."""
+        """The windows to deliver from. Some may have been opened or dropped while this fetch
+        waited.
+        """
         table, session = self.services.windows, self.session
         if self.windows_version != table.version:
             self.windows_version = table.version
@@ -437,8 +439,8 @@ class _ShareFetch:
         return self.pairs
 
     async def _cut_out(self, window: Window, acquired: Acquired, room: int) -> _Cut | None:
-        """The acquired records. Those that cannot be had or are more than `room` bytes go back to
-        the window, but for one record of any size in an answer that has no other.
+        """The bytes of the acquired records. Records that cannot be had, or that exceed `room`
+        bytes, go back to the window. An answer without any other record takes one of any size.
         """
         offsets, attempts = acquired.offsets, acquired.attempts
         least = 1 if room == self.room else 0

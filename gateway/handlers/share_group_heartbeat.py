@@ -145,9 +145,9 @@ def _subscribed(services: ShareServices, group: str, member_id: str) -> tuple[st
 async def _authorise_topics(
     services: ShareServices, request: Request, topics: Iterable[str]
 ) -> None:
-    """With every heartbeat: a member that may no longer read a topic gets no records of it, and its
-    keys must not wait for it. It is not heard, and evicted like one that is silent. Raises
-    GroupError.
+    """Checks the topics with every heartbeat. A member that may no longer read a topic gets no
+    records of it, and its keys must not wait for it. Such a member is not heard, and is evicted
+    like a silent one. Raises GroupError.
     """
     denied = await services.authoriser.denied_topics(request.connection, topics)
     if denied:

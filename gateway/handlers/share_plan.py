@@ -17,7 +17,7 @@ from gateway.windows.window import Window
 
 @dataclass(slots=True)
 class SharePlan:
-    """All partitions of the session are led here, have a window, and may be read by the client."""
+    """A session whose partitions are all led here, have a window, and may be read by the client."""
 
     topology: Topology
     windows_version: int  # of the table
@@ -39,7 +39,7 @@ class SharePlan:
         )
 
     def rotated(self, session: ShareSession) -> list[tuple[PartitionKey, Window]]:
-        """As the session's own `rotated`."""
+        """The partitions in the order of the session's own `rotated`."""
         start = session.turn(len(self.pairs))
         return self.pairs[start:] + self.pairs[:start]
 

@@ -198,7 +198,7 @@ class Acknowledgements:
         return Acknowledge(session.member_id, session.session_id, acks, now_ms, type_max)
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
-        """One for every partition that was acknowledged."""
+        """An answer for every partition that was acknowledged."""
         deadline = 0.0  # one for all that are asked again
         for key, asked in self._asked.items():
             try:
@@ -223,8 +223,8 @@ class Acknowledgements:
 
 
 def _ascending(acks: AckBatches) -> bool:
-    """As a broker wants it: else one request could name the same offsets 400,000 times, and keep
-    the dispatcher busy for minutes.
+    """Whether the offsets ascend, as a broker wants them: else one request could name the same
+    offsets 400,000 times, and keep the dispatcher busy for minutes.
     """
     behind = -1
     for first, last, _ in acks:

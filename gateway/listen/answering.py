@@ -64,7 +64,9 @@ class Node(Protocol):
     def lines(self) -> RepeatedLines: ...
 
     def rewritten(self, response: Rewrite, connection: ClientConnection) -> bytes:
-        """Its frame for the client, without upstream's addresses. Raises WireError."""
+        """The frame of the answer for the client, without upstream's addresses. Raises
+        WireError.
+        """
 
     def opened(self, connection: ClientConnection) -> None: ...
 
@@ -72,4 +74,4 @@ class Node(Protocol):
         """The client is gone."""
 
     def closed(self, connection: ClientConnection) -> None:
-        """Its upstream connection as well."""
+        """Closes the client's connection, and its upstream connection as well."""

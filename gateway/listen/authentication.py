@@ -73,7 +73,7 @@ class Authentication:
             return await asyncio.to_thread(check.right)
 
     def at_upstream(self, identity: Identity) -> SaslSettings:
-        """With its password as it is now. Raises ConfigError."""
+        """The identity at upstream, with its password as it is now. Raises ConfigError."""
         mechanism = cast(SaslMechanism, identity.mechanism)
         return SaslSettings(mechanism, identity.username, password_of(identity))
 

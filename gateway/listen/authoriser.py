@@ -66,8 +66,8 @@ class Authoriser:
     async def denied_topics(
         self, connection: ClientConnection, topics: Iterable[str], operation: int = READ
     ) -> set[str]:
-        """Those of `topics` that this client may not read (or whose `operation` it may not do). A
-        topic that does not exist is not denied: there is nothing.
+        """The topics of `topics` that this client may not read (or use for `operation`). A topic
+        that does not exist is not denied: there is nothing.
         """
         operations = {name: self._known(connection, "topic", name) for name in topics}
         unknown = [name for name, known in operations.items() if known is None]

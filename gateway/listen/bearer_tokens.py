@@ -194,8 +194,8 @@ def _read(path: Path) -> Sequence[PublicKey]:
 
 
 def _keys(text: str) -> Sequence[PublicKey]:
-    """Of a JSON Web Key Set (RFC 7517). Those for encryption and shared secrets are left out.
-    Raises ConfigError.
+    """The keys of a JSON Web Key Set (RFC 7517). Keys for encryption and shared secrets are left
+    out. Raises ConfigError.
     """
     from joserfc import jwk
     from joserfc.errors import JoseError

@@ -32,7 +32,7 @@ class Bounded(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Of its answers; 0 while the client takes them."""
+        """How many bytes of its answers a client has not read; 0 while it takes them."""
 
     @property
     def waits_for_request(self) -> bool:
@@ -64,7 +64,7 @@ class Bounds:
         return max(self.answers.left // ANSWER_SHARE, ANSWER_BYTES_MIN)
 
     def has_room(self, answer_bytes: int) -> bool:
-        """For an answer that cannot be cut. Alone it may be of any size."""
+        """Whether there is room for an answer that cannot be cut. Alone it may be of any size."""
         small = answer_bytes <= ANSWER_BYTES_MIN
         return small or answer_bytes <= self.answers.left or self.answers.total == 0
 
@@ -123,7 +123,7 @@ class AnswerRoom:
         return self._bounds.answer_room()
 
     def has(self, answer_bytes: int) -> bool:
-        """For an answer that cannot be cut."""
+        """Whether there is room for an answer that cannot be cut."""
         return self._bounds.has_room(answer_bytes)
 
     def hold(self, held_bytes: int) -> None:

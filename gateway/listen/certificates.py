@@ -48,7 +48,7 @@ class Certificates:
         self.context, self.expiring = _load(files)
 
     def following(self) -> ssl.SSLContext:
-        """For a server that keeps its context: each of its connections gets the newest one."""
+        """A context for a server that keeps it: each of its connections gets the newest one."""
         first = self.context
 
         def take_newest(asked: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
@@ -85,7 +85,9 @@ def _wall_s() -> float:
 
 
 class AllCertificates:
-    """Those of every port of the node. `wall_s`: the time that certificates are bound to."""
+    """The certificates of every port of the node. `wall_s`: the time that certificates are bound
+    to.
+    """
 
     def __init__(self, wall_s: Callable[[], float] = _wall_s) -> None:
         self.ports: list[Certificates] = []

@@ -1,7 +1,7 @@
 """The limits of clients: the account of each connection, and its waits (docs/limits.md).
 
 A connection gets its account when enough is known to choose one, and another one when more is known
-(core/client_limits/rules.py). One that is too many is closed then.
+(core/client_limits/rules.py). A connection that is too many is closed then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HasAccount(Protocol):
 
 @dataclass(slots=True)
 class ClientLimits:
-    """Of all connections of a node."""
+    """The limits of all connections of a node."""
 
     accounts: Accounts
     refused_connections: int = 0
@@ -87,7 +87,7 @@ class ClientLimits:
         return False
 
     def replace(self, rules: Sequence[Rule], connections: Iterable[HasAccount]) -> None:
-        """From now on these rules hold, also for connections that are open. None is closed."""
+        """From now on these rules hold, also for open connections. No connection is closed."""
         self.accounts.replace(rules)
         for connection in connections:
             connection.limit_again()

@@ -71,7 +71,9 @@ class LoggedIn(Protocol):
     """A connection, as its login sees it."""
 
     def named(self, principal: str) -> bool:
-        """Its limits hold from now on. False: they have ended it."""
+        """The client is known by name: its limits hold from now on. False: the limits have ended
+        the connection.
+        """
 
     def take_over(self, transport: asyncio.Transport) -> None:
         """This is its upstream connection from now on."""
@@ -158,7 +160,9 @@ class ClientLogin:
         return True
 
     async def open_upstream(self) -> None:
-        """For a client that is known from the start. Raises UpstreamError."""
+        """Opens the upstream connection of a client that is known from the start. Raises
+        UpstreamError.
+        """
         assert self.identity is not None
         await self._open_as(self.identity)
 
@@ -267,7 +271,7 @@ class ClientLogin:
         return _answer(code, b"", message=_REFUSAL)
 
     def _note(self, mechanism: str, outcome: str, **facts: str) -> None:
-        """Of failures of one kind a line in ten seconds: any stranger can cause them."""
+        """Logs one line in ten seconds for failures of one kind: any stranger can cause them."""
         offered = self.authentication.settings.mechanisms or ("CERTIFICATE",)
         known = mechanism if mechanism in offered else "other"
         self.authentication.logins[known, outcome] += 1

@@ -165,11 +165,13 @@ class ClientConnection:
 
     @property
     def account(self) -> Account | None:
-        """Whose limits hold for it; None: nobody's."""
+        """The account whose limits hold for the connection; None: no limits."""
         return self._state.account
 
     def may_open_session(self, open_on: Callable[[int], int]) -> bool:
-        """One more share session. `open_on`: how many a connection has opened."""
+        """Whether the connection may open one more share session. `open_on`: how many a connection
+        has opened.
+        """
         return self._node.limits.may_open_session(self._state.account, open_on)
 
     def limit_again(self) -> None:

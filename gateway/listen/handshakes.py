@@ -66,7 +66,7 @@ class HandshakeCounts:
 
 
 class Handshakes:
-    """Of all listeners with TLS."""
+    """The handshakes of all listeners with TLS."""
 
     def __init__(self, lines: RepeatedLines) -> None:
         self.counts: dict[str, HandshakeCounts] = {}  # by listener

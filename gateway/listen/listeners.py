@@ -102,7 +102,7 @@ class Listeners:
         return address
 
     def close(self, broker_id: int | None) -> None:
-        """Takes no new connections; those that are open stay."""
+        """Takes no new connections; open connections stay."""
         if broker_id is not None:
             self.addresses.pop(broker_id, None)
         listening = self._sockets.pop(broker_id, None)

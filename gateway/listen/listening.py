@@ -33,7 +33,7 @@ class Listening:
         return self._open
 
     def addresses(self, listener: str | None = None) -> Addresses:
-        """Where clients reach this node's virtual brokers; None: of the first listener."""
+        """Where clients reach this node's virtual brokers. None: through the first listener."""
         if not self._open:
             return {}
         return self._open[listener or next(iter(self._open))].addresses

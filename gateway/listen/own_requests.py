@@ -42,7 +42,7 @@ class OwnRequests:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Ask]:
-        """What else is asked waits until the end of the block."""
+        """Other requests wait until the end of the block."""
         self._may_ask.clear()
         try:
             yield self._ask

@@ -192,7 +192,7 @@ class Server:
 
     @property
     def bootstrap(self) -> Address | None:
-        """First contact, of the first listener; None: it does not run."""
+        """The first listener's address of first contact. None: it does not run."""
         return next((listener.bootstrap for listener in self.listening.all.values()), None)
 
     @property

@@ -45,7 +45,7 @@ class SocketPair:
 
     @property
     def unread_bytes(self) -> int:
-        """Of the answers; 0 while the client takes them."""
+        """How many bytes of the answers the client has not read; 0 while it takes them."""
         if self.client is None or self.over or self.client_takes:
             return 0
         return self.client.get_write_buffer_size()
@@ -117,7 +117,9 @@ class SocketPair:
             self._abort_later(self.client)
 
     def let_upstream_go(self) -> None:
-        """It still gets all bytes that the client sent, if it takes them in time."""
+        """Ends the upstream connection. Upstream still gets all bytes that the client sent, if it
+        takes them in time.
+        """
         upstream = self.upstream
         if upstream is None or upstream.is_closing():
             return

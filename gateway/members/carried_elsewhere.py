@@ -54,7 +54,7 @@ class CarriedElsewhere:
             del self._untold[name]
 
     async def find(self, group: str, member_ids: Sequence[str]) -> set[str]:
-        """Those that another live node has a connection of. Raises TableUnavailable."""
+        """The members that another live node has a connection of. Raises TableUnavailable."""
         found: set[str] = set()
         fields = [json.dumps((group, member_id)) for member_id in member_ids]
         for node in self._others():

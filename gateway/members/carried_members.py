@@ -30,7 +30,9 @@ class Carried:
             self._touch((group, member_id))
 
     def take_touched(self) -> set[tuple[str, str]]:
-        """Those whose connections have changed since the last call, from the first one on."""
+        """The members whose connections have changed since the last call. The first call begins to
+        note them.
+        """
         touched, self._touched = self._touched, set()
         return touched or set()
 

@@ -31,7 +31,7 @@ class GroupChange:
     evicted: set[str] = field(default_factory=set)  # of the members: their coordinator evicted them
 
     def text(self, group: str) -> str:
-        """As an entry has it."""
+        """The change as an entry has it."""
         return json.dumps(
             {"group": group, "members": sorted(self.members), "evicted": sorted(self.evicted)},
             separators=(",", ":"),
@@ -71,8 +71,8 @@ class ChangeLog:
         return found[0][0].decode() if found else ""
 
     async def since(self, position: str) -> Changes | None:
-        """All changes after `position`; None: some of them are not known, or they are so many that
-        to read all rows is quicker. Raises TableUnavailable.
+        """All changes after `position`. None: some are not known, or there are so many that reading
+        all rows is quicker. Raises TableUnavailable.
         """
         newest = await self.newest()
         if newest == position:

@@ -74,7 +74,7 @@ class Coordination(Protocol):
 
 
 class EveryGroup:
-    """Of a node that stands alone."""
+    """The coordination of a node that stands alone: it has every group."""
 
     def leads(self, group: str) -> bool:  # noqa: ARG002
         return True
@@ -199,7 +199,9 @@ class SharedCoordination:
         return member is not None and bool(member.connections)
 
     async def _elsewhere(self, group: str, member_ids: Sequence[str]) -> Iterable[str]:
-        """Without an answer of Redis all of them may be connected to another node."""
+        """The members that another node has a connection of. While Redis does not answer, that may
+        be all of them.
+        """
         try:
             return await self._carried.find(group, member_ids)
         except TableUnavailable:
@@ -280,7 +282,7 @@ class SharedCoordination:
             log.info("group_led", group=name, members=members)
 
     async def _let_go(self, _brokers: frozenset[int]) -> None:
-        """What is not saved yet is saved before another node reads it."""
+        """Gives groups up. What is not saved yet is saved before another node reads it."""
         try:
             await self._saved.flush()
         except TableUnavailable as error:

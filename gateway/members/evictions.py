@@ -20,8 +20,8 @@ log = structlog.get_logger("keyway.groups")
 
 
 class Evictions:
-    """`elsewhere`: those of a group's members that are connected to other nodes; None: there are no
-    other nodes.
+    """Evicts members. `elsewhere`: which of a group's members are connected to other nodes; None:
+    there are no other nodes.
     """
 
     def __init__(self, groups: Groups) -> None:

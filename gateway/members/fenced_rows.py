@@ -58,7 +58,7 @@ class GroupRows:
             self.evicted.add(member)
 
     def told(self, first: int, count: int) -> GroupChange:
-        """Of a portion of the rows."""
+        """The changes of a portion of the rows."""
         members = {member for member in self.members[first : first + count] if member is not None}
         return GroupChange(members, members & self.evicted)
 

@@ -76,7 +76,7 @@ class GroupSettings:
         self._on_change.append(callback)
 
     def of(self, group: str) -> GroupSection:
-        """As far as is known now."""
+        """The group's settings, as far as they are known now."""
         known = self._known.get(group)
         return self.config.group(group) if known is None else known
 
@@ -90,7 +90,9 @@ class GroupSettings:
         return await self.learn(group) if known is None else known
 
     async def learn(self, group: str) -> GroupSection:
-        """As of now. Raises UpstreamError when upstream does not answer."""
+        """The group's settings as Kafka has them now. Raises UpstreamError when upstream does not
+        answer.
+        """
         shown: dict[str, str] = {}
         try:
             shown = await self.ask(group)

@@ -291,7 +291,7 @@ class Groups:
                 _tell(self._on_topic_members, changed)
 
     def topics(self, name: str) -> list[str]:
-        """What the members of the group subscribe to."""
+        """The topics that the members of the group subscribe to."""
         group = self._groups.get(name)
         return [] if group is None else group.topics()
 

@@ -48,7 +48,7 @@ class TooManyRules(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Of one group. `source`: "rest" or "config"."""
+    """The rules of one group. `source`: "rest" or "config"."""
 
     rules: tuple[FilterRule, ...]
     source: Literal["config", "rest"]

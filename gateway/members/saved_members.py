@@ -143,7 +143,7 @@ class SavedMembers:
         self._evicted.pop(name, None)
 
     async def _read(self) -> dict[str, StoredGroup]:
-        """All rows; those of before 0.1.0 are moved. Raises TableUnavailable."""
+        """Reads all rows. Rows of versions before 0.1.0 are moved. Raises TableUnavailable."""
         stored: dict[str, StoredGroup] = {}
         for name, epoch in (await self._groups.load()).items():
             stored[name] = StoredGroup(epoch)

@@ -131,7 +131,7 @@ def of_silent_upstream(bootstrap_servers: str, reason: str) -> Iterator[Finding]
 
 
 def of_cluster(cluster: Cluster) -> Iterator[Finding]:
-    """All but its permissions."""
+    """The findings about the cluster, without those about permissions."""
     silent = [known for known in cluster.brokers if known.silence]
     for broker in silent:
         yield fault(
@@ -206,7 +206,7 @@ def _metadata_limit(brokers: Sequence[Broker]) -> Finding:
 
 
 def of_permissions(cluster: Cluster, dead_letter_topics: Sequence[str]) -> Iterator[Finding]:
-    """Of the gateway's own identity. Clients need their own."""
+    """The findings about permissions of the gateway's own identity. Clients need their own."""
     if cluster.group_error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         yield fault(
             "permissions",

@@ -79,7 +79,7 @@ async def look(config: Config) -> list[Finding]:
 
 
 def dead_letter_topics(config: Config) -> list[str]:
-    """Those that a policy writes to."""
+    """The topics that a policy writes dead letters to."""
     used = {
         group.dead_letter_topic
         for group in config.groups
@@ -142,7 +142,7 @@ async def _broker(upstream: Upstream, broker_id: int, address: str) -> Broker:
 
 
 async def _operations(upstream: Upstream) -> Mapping[str, int]:
-    """Of every topic that the gateway may see."""
+    """The permitted operations on every topic that the gateway may see."""
     body = metadata_request([]) | {"Topics": None, "IncludeTopicAuthorizedOperations": True}
     try:
         answer = await upstream.call(ApiKey.METADATA, body)

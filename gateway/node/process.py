@@ -79,7 +79,9 @@ def ending_signals(*, hangup_ignored: bool) -> tuple[signal.Signals, ...]:
 
 
 def reloads_at_hangup(config: Config) -> bool:
-    """With TLS, SIGHUP reads the certificates again, as services do, and ends nothing."""
+    """Whether SIGHUP reads certificates again, as services do, and ends nothing: with TLS it
+    does.
+    """
     return config.admin.tls is not None or any(
         listener.tls is not None for listener in config.listen.all()
     )
@@ -104,8 +106,8 @@ def process_part(stop: asyncio.Event) -> Part[None]:
 
 
 def permit_files() -> None:
-    """As many open files as this process may have: a client takes two, and the 1,024 that most
-    systems begin with are 500 clients, behind which nobody can connect.
+    """Raises the limit of open files as far as this process may: a client takes two, and the 1,024
+    that most systems begin with are 500 clients, behind which nobody can connect.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -56,7 +56,7 @@ def running_redis(state: StateSection) -> Iterator[RunningRedis]:
 
 
 def configured(url: str) -> RedisAddress:
-    """Of state.redis_url. Raises ConfigError for one that cannot be used."""
+    """The Redis of state.redis_url. Raises ConfigError for a URL that cannot be used."""
     try:
         return read_address(url)
     except ValueError as error:

@@ -99,7 +99,7 @@ class View(Collector):
             self._thread.shutdown(wait=False)
 
     async def _life(self) -> None:
-        """One process, from its start to its end; `_failure` has the reason."""
+        """Runs one process from its start to its end; `_failure` has the reason of the end."""
         loop = asyncio.get_running_loop()
         read_end, write_end = os.pipe()
         pipe = os.fdopen(read_end, "rb", buffering=0)

@@ -58,8 +58,8 @@ class RestServer:
 
 
 def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -> Part[None]:
-    """It serves once all parts are ready, and until the very end. Raises ConfigError for TLS files
-    that cannot be used.
+    """The part that serves REST, once all parts are ready and until the very end. Raises
+    ConfigError for TLS files that cannot be used.
     """
     certificates = None
     if section.tls is not None:

@@ -30,7 +30,7 @@ class PartitionUnknown(OperationError):
 
 
 class GroupInUse(OperationError):
-    """It has members."""
+    """The group has members."""
 
     code = ErrorCode.NON_EMPTY_GROUP
     status = 409

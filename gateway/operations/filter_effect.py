@@ -48,7 +48,7 @@ class FilterEffects:
     filters: KeyFilters
 
     async def of(self, group: str, rules: Iterable[FilterRule] | None) -> FilterEffect:
-        """`rules`: those that would be set; None: those of keyway.yaml."""
+        """The effect of `rules`, which would be set; None: of the rules in keyway.yaml."""
         wanted = self.filters.configured(group) if rules is None else tuple(rules)
         members = self._members(group, wanted)
         after = {member.member_id: member.after for member in members}

@@ -48,7 +48,7 @@ class GroupAdministration:
     settings: GroupSettings
 
     async def effective(self, group: str) -> list[Setting]:
-        """As they count now. Raises GroupUnknown, StateUnavailable."""
+        """The group's settings as they count now. Raises GroupUnknown, StateUnavailable."""
         await self.offsets.require(group)
         try:
             section = await self.settings.learn(group)
@@ -57,8 +57,9 @@ class GroupAdministration:
         return self._rows(group, section)
 
     async def alter(self, group: str, values: Mapping[str, str | None]) -> list[Setting]:
-        """By our names; None: back to keyway.yaml. Kafka checks the values, and takes all or none.
-        Raises GroupUnknown, InvalidOperation, UpstreamRefused, StateUnavailable.
+        """Changes settings, by the names of keyway.yaml. None takes a setting back to keyway.yaml.
+        Kafka checks the values, and takes all or none. Raises GroupUnknown, InvalidOperation,
+        UpstreamRefused, StateUnavailable.
         """
         await self.offsets.require(group)
         for name in values:
@@ -90,8 +91,8 @@ class GroupAdministration:
         return self._rows(group, self.settings.of(group))
 
     async def delete(self, group: str) -> None:
-        """With its committed offsets, its windows and parked records, its key filters. Raises
-        GroupUnknown, GroupInUse, UpstreamRefused, StateUnavailable.
+        """Deletes the group with its committed offsets, its windows and parked records, and its key
+        filters. Raises GroupUnknown, GroupInUse, UpstreamRefused, StateUnavailable.
         """
         await self.offsets.require(group)
         async with self.offsets.at_rest(group, lambda _: True):

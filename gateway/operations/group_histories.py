@@ -38,11 +38,13 @@ class GroupHistories:
         return self._of.get((group, topic), _NOTHING)
 
     def topics(self, group: str) -> dict[str, History]:
-        """Also `WHOLE`."""
+        """The histories of the group's topics, `WHOLE` among them."""
         return {topic: histories for (name, topic), histories in self._of.items() if name == group}
 
     def stopped(self, group: str) -> bool:
-        """It has no member, and its lag has grown since it settled the last record."""
+        """Whether the group has no member, and its lag has grown since it settled the last
+        record.
+        """
         known = self.group(group)
         if known is None or known.members:
             return False

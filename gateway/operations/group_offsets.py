@@ -149,7 +149,7 @@ class GroupOffsets:
         return self.groups.ensure(name)
 
     async def require(self, name: str) -> ShareGroup:
-        """As `find`. Raises GroupUnknown, StateUnavailable."""
+        """As `find`, for a group that has to exist. Raises GroupUnknown, StateUnavailable."""
         found = await self.find(name)
         if found is None:
             raise GroupUnknown(f"no group {name!r}")
@@ -178,7 +178,7 @@ class GroupOffsets:
             self._not_key_shared.add(name)
 
     async def positions(self, name: str) -> dict[TopicAndPartition, Position]:
-        """Of every partition the group has a position in. Raises StateUnavailable."""
+        """The positions of every partition that the group has one in. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
         found = dict(committed)
@@ -214,7 +214,7 @@ class GroupOffsets:
             return await self.upstream.look_up(names)
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those that exist now. Raises StateUnavailable."""
+        """The topics of `names` that exist now. Raises StateUnavailable."""
         names = list(names)
         known = self.upstream.topology.topics
         if any(name not in known or not known[name].partitions for name in names):
@@ -280,7 +280,7 @@ class GroupOffsets:
     async def _claim(
         self, name: str, keys: Mapping[TopicPartition, WindowKey]
     ) -> dict[TopicPartition, Claimed]:
-        """Without those that the store does not answer for."""
+        """Claims the windows. Those that the store does not answer for are left out."""
         if not self.windows.dependencies.settings.of(name).reliable:
             unstored = Claimed(unstored_fence(self.windows.dependencies.now_ms()), None)
             return dict.fromkeys(keys, unstored)
@@ -293,7 +293,9 @@ class GroupOffsets:
         return claims
 
     async def _release(self, key: WindowKey, fence: Fence) -> None:
-        """Of a position that Kafka refused nothing stays, if there was none before."""
+        """Gives a claim back, so that nothing stays of a position that Kafka refused if there was
+        none before.
+        """
         try:
             await self.store.release(key, fence)
         except StoreError as error:
@@ -382,7 +384,9 @@ class GroupOffsets:
     async def counts(
         self, keys: Iterable[WindowKey], up: Collection[WindowKey]
     ) -> dict[WindowKey, Counts | None]:
-        """Of the windows in the store; None: of those that are `up`. Raises StateUnavailable."""
+        """The counts of the windows in the store. None: the window is `up`. Raises
+        StateUnavailable.
+        """
         counts: dict[WindowKey, Counts | None] = dict.fromkeys(keys)
         down = [key for key in counts if key not in up]
         try:

@@ -55,7 +55,7 @@ log = structlog.get_logger("keyway.lag")
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one group's partition. None: the end of its log was not seen yet."""
+    """The lag of one group's partition. None: the end of its log was not seen yet."""
 
     group: str
     tp: TopicPartition
@@ -206,14 +206,14 @@ class Lags:
             raise failure
 
     def all(self) -> Iterator[Lag]:
-        """As of the last look, by group, topic id and partition. The seconds are as of now, and so
-        is the cursor of a window in memory.
+        """All lags as of the last look, by group, topic id and partition. The seconds and the
+        cursors of windows in memory are as of now.
         """
         for name in sorted(self._positions.by_group):
             yield from sorted(self.of_group(name), key=_place_of)
 
     async def walk(self) -> AsyncIterator[Lag]:
-        """As `all`, in no order; other work goes on meanwhile."""
+        """As `all`, in no particular order; other work goes on meanwhile."""
         for name in list(self._positions.by_group):
             for at, lag in enumerate(self.of_group(name), 1):
                 yield lag
@@ -222,7 +222,7 @@ class Lags:
             await asyncio.sleep(0)
 
     def of_group(self, group: str) -> Iterator[Lag]:
-        """As `all`, in no order."""
+        """As `all`, of one group and in no particular order."""
         if self.offsets.groups.get(group) is not None:
             now_ms = self.now_ms()
             isolation = self._positions.isolation(group)
@@ -234,7 +234,9 @@ class Lags:
     async def by_group(
         self, portions: Portions | None = None, *, names: Iterable[str] | None = None
     ) -> dict[str, GroupLag]:
-        """As `all`, in sum. Other work goes on meanwhile. `names`: of these groups only."""
+        """The sum of each group's lags; other work goes on meanwhile. `names`: of these groups
+        only.
+        """
         now_ms = self.now_ms()
         sums = await self.sums(portions, names=names)
         return {
@@ -244,7 +246,7 @@ class Lags:
     async def sums(
         self, portions: Portions | None = None, *, names: Iterable[str] | None = None
     ) -> dict[str, LagSum]:
-        """As `by_group`, with the sums of each topic."""
+        """The sums of each group, and of each of its topics."""
         portions = portions or Portions(self.clock)
         sums: dict[str, LagSum] = {}
         for name in list(self._positions.by_group if names is None else names):
@@ -287,7 +289,7 @@ class Lags:
         )
 
     def _known(self, key: WindowKey, position: Position, source: Source) -> _Known:
-        """All figures are of one moment, so that they agree."""
+        """What is known of one partition. All figures are of one moment, so that they agree."""
         window = self.offsets.windows.find(key)
         core = None if window is None else window.dispatcher
         end = self._ends.of(source)
@@ -328,7 +330,9 @@ class Lags:
     async def _unsettled(
         self, placed: Placed, portions: Portions
     ) -> dict[WindowKey, CursorPosition]:
-        """Those that wait for something. The ones that the cache tells of are noted."""
+        """The windows with unsettled records, and where. Those whose oldest record the cache knows
+        are noted.
+        """
         found: dict[WindowKey, CursorPosition] = {}
         for at, (key, source) in enumerate(placed.places, 1):
             position = self._positions.find(key)
@@ -343,7 +347,9 @@ class Lags:
         return found
 
     async def _look_for_oldest(self, portions: Portions, *, again: bool) -> None:
-        """Of groups at rest, on logs that did not grow, they are known; `again`: look at all."""
+        """Looks for the oldest records. Those of groups at rest, on logs that did not grow, are
+        known. `again`: look for all.
+        """
         moved = self._ends.take_moved()
         places: dict[WindowKey, CursorPosition] = {}
         looked_at: list[str] = []

@@ -86,7 +86,9 @@ class LagPositions:
         return counts
 
     async def read_memory(self, group: str, portions: Portions) -> None:
-        """Of a group at rest they are as they were."""
+        """Takes the positions from windows in memory. A group at rest has the same ones as
+        before.
+        """
         windows = self.offsets.windows
         rest = windows.ticks.rest_of(group)
         if rest is not None and self._seen_at.get(group) == rest:
@@ -113,7 +115,9 @@ class LagPositions:
         self.offsets.windows.topics.asked_for = {topic.name for topic in topics.values()}
 
     async def places(self, group: str, portions: Portions) -> tuple[Placed, bool]:
-        """Of topics that are there; True: they may be others than those looked at last."""
+        """The places of the group's positions in topics that exist. True: they may differ from
+        those looked at last.
+        """
         isolation = self.isolation(group)
         placed = self._placed.get(group)
         if placed is None or placed.isolation != isolation or group not in self._seen_at:

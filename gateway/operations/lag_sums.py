@@ -17,7 +17,9 @@ class PartitionLag(Protocol):
 
 @dataclass(slots=True)
 class GroupLag:
-    """Records behind, and the age of the oldest of them. None: not known of any partition."""
+    """How many records the group is behind, and the age of the oldest. None: not known of any
+    partition.
+    """
 
     records: int | None = None
     seconds: float | None = None
@@ -31,7 +33,7 @@ class GroupLag:
 
 @dataclass(slots=True)
 class TopicSum:
-    """Of a group's partitions of one topic."""
+    """The sum over a group's partitions of one topic."""
 
     produced: int = 0  # the sum of the ends of its logs that are known
     logs: int = 0
@@ -47,7 +49,9 @@ class TopicSum:
 
 @dataclass(slots=True)
 class LagSum:
-    """Of a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if known."""
+    """The sum over a group's partitions. `oldest_ms`: the time of its oldest unsettled record, if
+    known.
+    """
 
     of: tuple[int, int] | None  # `Lags._as_of`; None: the next look may find others
     partitions: int = 0

@@ -19,9 +19,9 @@ from gateway.operations.limits import LAGS_AT_ONCE
 
 @dataclass(slots=True, eq=False)
 class LagCollector(Collector):
-    """Under the names of kafka_exporter (`consumergroup`) and kafka-lag-exporter (`group`), which
-    boards and alerts know. They are as of the last look (gateway/operations/lag.py): a scrape asks
-    nobody. Ages are as of the scrape.
+    """Lags under the names of kafka_exporter (`consumergroup`) and kafka-lag-exporter (`group`),
+    which boards and alerts know. They are as of the last look (gateway/operations/lag.py): a scrape
+    asks nobody. Ages are as of the scrape.
     """
 
     lags: Callable[[], Iterable[Lag]]

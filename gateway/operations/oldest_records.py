@@ -42,13 +42,15 @@ class OldestRecords:
     )
 
     def timestamp_ms(self, key: WindowKey, place: CursorPosition) -> int | None:
-        """Of the oldest record at `place` or behind it. None: not known, or it has none."""
+        """The timestamp of the oldest record at `place` or behind it. None: not known, or it has
+        none.
+        """
         seen = self._known(key, place) or self.times.in_cache(*place)
         stamp = None if seen is None else seen.timestamp_ms
         return None if stamp is None or stamp < 0 else stamp
 
     def empty_until(self, key: WindowKey, place: CursorPosition) -> int:
-        """As far as is known, there is no record between the cursor and this offset."""
+        """The offset up to which, as far as is known, there is no record behind the cursor."""
         seen = self._known(key, place)
         return place.cursor if seen is None or seen.offset is not None else seen.end
 
@@ -66,10 +68,10 @@ class OldestRecords:
     async def look(
         self, places: Mapping[WindowKey, CursorPosition], *, again: bool
     ) -> list[WindowKey]:
-        """Asks upstream for those that are not known; those that were looked for longest ago first.
-        One that upstream does not tell stays as it was. `again`: also for those that are known
-        and not in the cache, since retention may have taken them. Returns those that are not known
-        now.
+        """Asks upstream for the oldest records that are not known, beginning with those that were
+        asked for longest ago. A record that upstream does not tell stays as it was. `again`: ask
+        also for records that are known and not in the cache, since retention may have taken them.
+        Returns the windows whose oldest record is not known now.
         """
         wanted: list[tuple[WindowKey, CursorPosition]] = []
         for at, (key, place) in enumerate(places.items(), 1):

@@ -58,8 +58,8 @@ class ParkedRow:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The parked records that an operator decides about; None: whatever it is. `offsets` are of one
-    partition, and all of them must be parked. `key` is a glob over the bytes of the key.
+    """The parked records that an operator decides about; None: any. `offsets` are of one partition,
+    and all of them must be parked. `key` is a glob over the bytes of the key.
     """
 
     topic: str | None = None
@@ -159,8 +159,8 @@ class ParkedRecords:
         return found
 
     async def value(self, group: str, place: ParkedPlace) -> RecordStart | None:
-        """With the first VALUE_BYTES_SHOWN of the value of a parked record, and of no other; None:
-        the record is gone from the log. Raises GroupUnknown, NotParked, StateUnavailable.
+        """A parked record with the first VALUE_BYTES_SHOWN of its value; no other record is shown.
+        None: the record is gone from the log. Raises GroupUnknown, NotParked, StateUnavailable.
         """
         topic, partition, offset = place
         rows = await self.rows(
@@ -266,7 +266,9 @@ class ParkedRecords:
         return keys
 
     async def _windows(self, group: str) -> list[Window]:
-        """All of the group, loaded or being loaded. Raises GroupUnknown, StateUnavailable."""
+        """All windows of the group, loaded or being loaded. Raises GroupUnknown,
+        StateUnavailable.
+        """
         await self.offsets.require(group)
         windows = self.offsets.windows
         stored = await self.offsets.stored(group)

@@ -36,8 +36,8 @@ class SeekTarget:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Of one partition. `old` None: the group has no position there. `new` None: it stays, and
-    `error` says why.
+    """The change of one partition's position. `old` None: the group has no position there. `new`
+    None: it stays, and `error` says why.
     """
 
     topic: str

@@ -38,7 +38,7 @@ class FailingReads:
         self._by_topic.setdefault(topic, {})[place] = Unreadable(why, end)
 
     def over(self, place: FetchPosition) -> None:
-        """It was read, or nobody wants to read there any more."""
+        """The place was read, or nobody wants to read there any more."""
         topic = place.source.tp.topic
         failing = self._by_topic.get(topic)
         if failing is None:

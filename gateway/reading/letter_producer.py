@@ -53,8 +53,8 @@ class LetterProducer:
         return producer
 
     async def send(self, topic: str, record: Record, headers: list[Header]) -> str | None:
-        """With these headers in place of its own. None once it is on all in-sync replicas; else
-        the reason why it is not.
+        """Sends the record with these headers in place of its own. Returns None once it is on all
+        in-sync replicas, else the reason why it is not.
         """
         value = b"" if record.key is None and record.value is None else record.value
         try:
@@ -75,7 +75,7 @@ class LetterProducer:
         return None
 
     async def stop(self) -> None:
-        """Waits for the letters that are under way; those that take too long are given up."""
+        """Waits for the letters that are under way; letters that take too long are given up."""
         producer = self._producer
         try:
             if await ends(producer.flush(), PRODUCER_STOP_S_MAX) and await ends(
@@ -90,7 +90,7 @@ class LetterProducer:
 
 
 async def ends(work: Coroutine[Any, Any, None], s_max: float) -> bool:
-    """Within this time and without an error."""
+    """Whether the producer ends within this time and without an error."""
     try:
         async with asyncio.timeout(s_max):
             await work

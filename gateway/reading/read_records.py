@@ -27,7 +27,9 @@ MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """As the last fetch said; -1: not known. `end`: behind the last record consumers may see."""
+    """The bounds of a log as the last fetch said; -1: not known. `end`: behind the last record that
+    consumers may see.
+    """
 
     start: int = -1
     end: int = -1
@@ -53,14 +55,14 @@ class ReadRecords:
         return self.bounds.get(source, NOT_KNOWN)
 
     def mean_record_bytes(self, source: Source) -> int:
-        """Of the records read last, uncompressed; at least 1."""
+        """The mean size of the records read last, uncompressed; at least 1."""
         return self._mean_bytes.get(source, MEAN_RECORD_BYTES)
 
     async def bytes_for(
         self, source: Source, offsets: list[int], records_max: int, bytes_max: int = NO_BYTES_MAX
     ) -> bytes | LongBytes:
-        """Batches with exactly these records (ascending), each of at most `records_max`; those that
-        have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
+        """Batches with exactly these records (ascending), each of at most `records_max`. Records
+        that have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
         """
         if self.cache.is_long(source, offsets):
             await self._long_turn()

@@ -81,8 +81,8 @@ class Reader:
     # --------------------------------------------------------------------------------------- wishes
 
     def read_on(self, source: Source, position: int, offsets_max: int, sink: Sink) -> None:
-        """One result with something in it for `sink`, from `position`, at most `offsets_max`
-        offsets; later, never at once.
+        """Reads one result that is not empty for `sink`, from `position` on, at most
+        `offsets_max` offsets. The result comes later, never at once.
 
         A second wish of the sink for this partition replaces the first.
         """

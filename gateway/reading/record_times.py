@@ -48,8 +48,8 @@ class RecordTimes:
         return None if found is None else Seen(found[0] + 1, *found)
 
     async def look(self, source: Source, position: int) -> Seen:
-        """From upstream, at most BATCHES_LOOKED_AT batches: those of aborted transactions and of
-        markers have no record. Raises UpstreamError.
+        """Looks at upstream, in at most BATCHES_LOOKED_AT batches: batches of aborted transactions
+        and of markers have no record. Raises UpstreamError.
         """
         for _ in range(BATCHES_LOOKED_AT):
             seen = await self._look_once(source, position)

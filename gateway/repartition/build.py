@@ -38,7 +38,7 @@ def build(
     holds: Holds,
     redis: Redis,
 ) -> Part[RepartitionRoom]:
-    """`holds`: those that its windows ask for."""
+    """`holds`: the holds that its windows ask for."""
     cluster, commits, offsets = upstream.cluster, upstream.commits, operations.offsets
     section = config.repartition
     survey = Survey(cluster, commits, offsets)

@@ -56,7 +56,7 @@ class NoRepartition(OperationError):
 
 @dataclass(slots=True)
 class _Rest:
-    """What a running one has left, from the last time that it was asked."""
+    """What a running repartition has left, from the last time that somebody asked."""
 
     left: list[Left]
     at_ms: int
@@ -132,7 +132,7 @@ class Repartitions:
                 await self._look_for(record)
 
     async def _look_for(self, record: Repartition) -> None:
-        """Of a topic that is gone nothing is kept."""
+        """Nothing is kept of a topic that is gone."""
         try:
             await self._steps.there(record)
         except TopicGone:
@@ -178,7 +178,7 @@ class Repartitions:
                 await self._upstream.refresh([record.topic])
 
     async def left(self, run: RunningTopic, age_ms: int) -> list[Left]:
-        """As of at most `age_ms` ago. Raises StateUnavailable."""
+        """What groups have left, as of at most `age_ms` ago. Raises StateUnavailable."""
         topic = run.record.topic
         known = self._rests.get(topic)
         if known is None or monotonic_ms() - known.at_ms > age_ms:

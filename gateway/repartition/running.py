@@ -72,7 +72,7 @@ class RunningTopic:
         self.moved(record)
 
     def moved(self, record: Repartition) -> None:
-        """It is in another phase."""
+        """The repartition is in another phase."""
         self.record = record
         if record.holds:
             self._holds.hold(self.topic_id, record)
@@ -144,7 +144,7 @@ class RunningTopic:
             self._hold()
 
     async def _log_ends(self) -> dict[int, int]:
-        """Without those of leaders that do not answer."""
+        """The ends of the logs, without those whose leaders do not answer."""
         name = self.record.topic
         topic = self._upstream.topology.topics.get(name)
         if topic is None:  # nobody reads it now, or the node has just started
@@ -219,7 +219,7 @@ class RunningTopic:
     # ----------------------------------------------------------------------------------------- late
 
     def watch(self, window: Window) -> None:
-        """One of an old partition."""
+        """Watches the window of an old partition."""
         window.when_read = partial(self._read, window.key.partition)
 
     def _read(self, partition: int, read: ReadResult) -> None:

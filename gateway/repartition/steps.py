@@ -28,7 +28,7 @@ log = structlog.get_logger("keyway.repartition")
 
 
 class TopicGone(Exception):
-    """It was deleted, or created anew under its name."""
+    """The topic was deleted, or created anew under its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +163,5 @@ def aborted_before(record: Repartition | None) -> int | None:
 
 
 def begun(record: Repartition, known: Repartition | None, now_ms: int) -> Repartition:
-    """In the place of `known`."""
+    """The new record, which takes the place of `known`."""
     return replace(record, version=1 if known is None else known.version + 1, began_ms=now_ms)

@@ -114,7 +114,7 @@ class Survey:
         return shown_by(samples, before)
 
     async def _keys(self, tp: TopicPartition, leader: int, position: int) -> list[bytes]:
-        """Of one fetch; of a log that is damaged there, none."""
+        """The keys in the answer of one fetch; none if the log is damaged there."""
         place = FetchPosition(Source(tp, READ_UNCOMMITTED), position)
         fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
         answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]

@@ -170,8 +170,8 @@ async def _refuse_company(config: Config, redis: Redis) -> None:
 
 
 def _rest_address(config: Config) -> str:
-    """Where other nodes find REST. One that is bound to all addresses is found where clients are
-    told to connect.
+    """Where other nodes find this node's REST. If it is bound to all addresses, they find it where
+    clients are told to connect.
     """
     host = config.admin.host
     if host in ANY_ADDRESS:
@@ -180,7 +180,7 @@ def _rest_address(config: Config) -> str:
 
 
 def agreed_settings(config: Config, cluster_id: str) -> dict[str, str]:
-    """What all nodes must have alike; a node that does not is refused."""
+    """The settings that all nodes must have alike; a node with others is refused."""
     return {
         "upstream cluster": cluster_id,
         "format": _FORMAT,

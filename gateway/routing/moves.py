@@ -16,5 +16,5 @@ class PendingMoves:
         self._since_s = {move: self._since_s.get(move, now_s) for move in next_owners.items()}
 
     def longest_s(self) -> float:
-        """Of those that are not made yet; 0: there is none."""
+        """How long the oldest move has been waiting, in seconds; 0: there is none."""
         return self.clock() - min(self._since_s.values()) if self._since_s else 0.0

@@ -40,7 +40,7 @@ class CannotJoin(Exception):
 
 
 class Owners(Protocol):
-    """Of virtual brokers, as the rooms above see them."""
+    """The owners of virtual brokers, as the rooms above see them."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -49,11 +49,11 @@ class Owners(Protocol):
 
     @property
     def generation(self) -> int:
-        """Of the owners that are known; 0: the node stands alone."""
+        """The generation of the owners that are known; 0: the node stands alone."""
         ...
 
     def standing(self, broker: int | None) -> Standing:
-        """Of this node. None: the bootstrap port, which nobody owns."""
+        """What the virtual broker is to this node. None: the bootstrap port, which nobody owns."""
         ...
 
     def certain(self) -> bool:

@@ -95,7 +95,7 @@ class SharedTable:
         return await self._put("publish", node, generation, content)
 
     async def leave(self, node: str, generation: int, content: Routing) -> bool:
-        """As `publish`, and takes the node out."""
+        """Publishes as `publish` does, and takes the node out."""
         return await self._put("leave", node, generation, content)
 
     async def _put(self, verb: str, node: str, generation: int, content: Routing) -> bool:
@@ -121,7 +121,7 @@ class SharedTable:
 
 
 async def living_nodes(redis: Redis) -> list[NodeRow]:
-    """Those that share this Redis and are alive, by id. Raises RoutingUnavailable."""
+    """The nodes that share this Redis and are alive, by id. Raises RoutingUnavailable."""
     try:
         async with asyncio.timeout(BEAT_S_MAX):
             stored: dict[Any, Any] = await redis.hgetall(KEY)

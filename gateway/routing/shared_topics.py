@@ -36,7 +36,7 @@ class SharedTopics:
         self._read_at = -1  # the generation
 
     def look_at(self, topology: Topology) -> None:
-        """What this node sees in Kafka now."""
+        """Takes in what this node sees in Kafka now."""
         self._seen = {
             topic.topic_id.hex(): len(topic.partitions)
             for topic in topology.topics.values()

@@ -98,7 +98,7 @@ class BrokerConnections:
         self._request_refresh()
 
     def silent_brokers(self) -> dict[int, str]:
-        """Those that did not answer when they were last asked, and why."""
+        """The brokers that did not answer when they were last asked, and why."""
         found: dict[int, str] = {}
         for broker in sorted(self._topology().brokers.values(), key=lambda broker: broker.id):
             reason = self._silent.get(str(Address(broker.host, broker.port)))

@@ -208,7 +208,7 @@ class Upstream:
             callback(topology)
 
     async def _metadata(self, names: Iterable[str]) -> Message:
-        """One answer about all of them, asked for in portions. Raises UpstreamError."""
+        """One Metadata answer about all topics, asked for in portions. Raises UpstreamError."""
         left = list(names)
         whole: Message | None = None
         while left or whole is None:
@@ -269,7 +269,7 @@ class Upstream:
         self._coordinators |= {name: broker for name, (code, broker) in found.items() if code == 0}
 
     def forget_coordinator(self, group: str) -> None:
-        """It answered NOT_COORDINATOR, or not at all."""
+        """The coordinator answered NOT_COORDINATOR, or not at all."""
         self._coordinators.pop(group, None)
 
     # -------------------------------------------------------------------------------------- offsets
@@ -277,7 +277,7 @@ class Upstream:
     async def list_offset(
         self, tp: TopicPartition, timestamp: int, isolation: int = READ_COMMITTED
     ) -> int:
-        """As `list_offsets`, of one partition. Raises UpstreamError."""
+        """As `list_offsets`, for one partition. Raises UpstreamError."""
         found = await self.list_offsets(tp.topic, [tp.partition], timestamp, isolation)
         return found[tp.partition]
 

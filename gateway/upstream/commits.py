@@ -73,7 +73,9 @@ class Commits:
         return self._metadata_chars_max
 
     async def probe_metadata_limit(self) -> int:
-        """Asks every broker; the lowest limit counts. One that does not say keeps the default."""
+        """Asks every broker for its limit; the lowest counts. A broker that does not say has the
+        default.
+        """
         limits: list[int] = []
         for broker in self._upstream.topology.brokers:
             try:
@@ -88,8 +90,8 @@ class Commits:
     # ------------------------------------------------------------------------------- reading
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
-        """One request at a time for a group: callers that come meanwhile share the next request.
-        None = never committed. Raises UpstreamError.
+        """The committed offsets of a group. There is one request at a time for a group: callers
+        that come meanwhile share the next one. None = never committed. Raises UpstreamError.
         """
         pending = self._pending.setdefault(group, _PendingFetch())
         pending.partitions.append(tp)
@@ -108,7 +110,9 @@ class Commits:
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
-        """In one request. None = never committed. Raises UpstreamError."""
+        """The committed offsets of some partitions, in one request. None = never committed. Raises
+        UpstreamError.
+        """
         by_topic: dict[tuple[str, bytes], dict[int, None]] = {}
         for tp in partitions:
             by_topic.setdefault((tp.topic, tp.topic_id), {})[tp.partition] = None

@@ -35,7 +35,7 @@ class LongAnswers:
             frames.read(on=False)
 
     def end(self, frames: Frames) -> None:
-        """It has come, or never will."""
+        """The answer has come, or never will."""
         self._waiting.pop(frames, None)
         if self._coming is frames:
             self._coming = next(iter(self._waiting), None)
@@ -134,7 +134,7 @@ class Frames(asyncio.Protocol):
                 answer.set_exception(error)
 
     def give_up_transport(self) -> asyncio.Transport:
-        """Its transport, for another protocol. Everything that was asked is answered."""
+        """Hands the transport over to another protocol. Everything that was asked is answered."""
         assert self.transport is not None
         assert not self._waiting, "an answer is still to come"
         assert not self._buffer, "more came than was asked for"

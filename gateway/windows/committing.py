@@ -106,8 +106,8 @@ class Committer:
         return next((error_code for error_code in errors if error_code != 0), 0)
 
     async def _not_overtaken(self, group: str, states: States) -> States:
-        """Without the windows whose position was set elsewhere: those are loaded again. Raises
-        UpstreamError.
+        """The windows without those whose position was set elsewhere; these are loaded again.
+        Raises UpstreamError.
         """
         doubtful = [window.partition for window, _ in states if window.life.looks_first()]
         if not doubtful:
@@ -149,7 +149,7 @@ class Committer:
         return await self._commits.commit(group, commits)
 
     def _note(self, group: str, error: int) -> None:
-        """One line when it starts to fail, and one when it works again."""
+        """Logs one line when a group's commits start to fail, and one when they work again."""
         if error == self._failing.get(group, 0):
             return
         if error:

@@ -30,7 +30,7 @@ class LogReader(Protocol):
     def read_on(
         self, source: Source, position: int, offsets_max: int, sink: Callable[[ReadResult], None]
     ) -> None:
-        """One result for `sink`, later; replaces its earlier wish."""
+        """Reads one result for `sink`, later. Replaces the sink's earlier wish."""
 
     def stop(self, source: Source, sink: Callable[[ReadResult], None]) -> None: ...
 
@@ -72,11 +72,13 @@ class CommittedOffsets(Protocol):
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Committed | None]:
-        """In one request. Raises UpstreamError."""
+        """The committed offsets of some partitions, in one request. Raises UpstreamError."""
         ...
 
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
-        """One Kafka error code each; never raises for the upstream's failures."""
+        """Returns one Kafka error code for each commit; never raises for the upstream's
+        failures.
+        """
         ...
 
 
@@ -95,7 +97,7 @@ class DeadLetterWriter(Protocol):
 
 
 class OffsetsByTime(Protocol):
-    """Of gateway/upstream/cluster.py."""
+    """What windows need of gateway/upstream/cluster.py to find offsets by time."""
 
     async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
         """-1: no record so late. Raises UpstreamError."""

@@ -136,9 +136,9 @@ async def _fresh(
     added_while_reading: bool,
     reset_to: int | None,
 ) -> _Found:
-    """Without the store: at first use, when the store has lost the window or never keeps it, and
-    when the log no longer has its position. Kafka's commit says where it goes on, or else the
-    group's start. Raises UpstreamError.
+    """The state of a window without the store: at first use, when the store has lost the window or
+    never keeps it, and when the log no longer has its position. Kafka's commit says where it goes
+    on, or else the group's start. Raises UpstreamError.
     """
     if reset_to is not None:
         return _Found(Snapshot(cursor=reset_to))

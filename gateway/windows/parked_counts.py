@@ -26,7 +26,9 @@ class ParkedCounts:
         return self._last.get(key.group, {}).get(key, unknown)
 
     def of_group(self, group: str, windows: Collection[Window]) -> int | None:
-        """`windows`: all of the group that are in memory. None: not known."""
+        """How many records of the group are parked; None: not known. `windows`: all windows of the
+        group in memory.
+        """
         up = {
             window.key: core.held().parked
             for window in windows
@@ -60,7 +62,9 @@ class ParkedCounts:
         self._set(key, 0)
 
     def stored(self, group: str, counts: Mapping[WindowKey, int | None]) -> None:
-        """What the store has of all windows of the group; None: the window is up, and knows."""
+        """What the store has of all windows of the group. None: the window is up, and knows
+        better.
+        """
         self._asked.add(group)
         last = self._last.pop(group, {})
         for key, count in counts.items():

@@ -22,7 +22,7 @@ class Persister:
         self._round_trip = asyncio.Lock()
 
     def soon(self, window: Window) -> None:
-        """It has steps to persist."""
+        """The window has steps to persist."""
         self._unpersisted[window] = None
         self._wake.set()
 
@@ -36,7 +36,7 @@ class Persister:
             await self.persist()
 
     async def persist(self) -> bool:
-        """One round trip for every window that has something to write; False: none had."""
+        """Writes the steps of every window that has some, in one round trip. False: none had."""
         async with self._round_trip:
             windows, self._unpersisted = self._unpersisted, {}
             batches: list[tuple[Window, Batch]] = []

@@ -36,7 +36,7 @@ class RecordFlow:
     settled: dict[str, Counter[str]] = field(default_factory=dict)
 
     def sent(self, group: str, topic: str, records: int) -> None:
-        """In an answer to a member."""
+        """Counts records that went out in an answer to a member."""
         _count(self.delivered, group, topic, records)
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:

@@ -91,7 +91,7 @@ class WindowTable:
         return self._windows.get(key)
 
     def all(self) -> list[Window]:
-        """In the order of their keys."""
+        """All windows, in the order of their keys."""
         if self._ordered is None:
             self._ordered = [self._windows[key] for key in sorted(self._windows)]
         return list(self._ordered)
@@ -105,7 +105,7 @@ class WindowTable:
         return [windows[key] for key in sorted(windows)]
 
     def of_topic(self, group: str, topic: str) -> list[Window]:
-        """Also those of partitions that upstream does not show at the moment."""
+        """The windows of a topic, also of partitions that upstream does not show at the moment."""
         return list(self._by_topic.get((group, topic), ()))
 
     def count_of(self, group: str) -> int:
@@ -154,7 +154,7 @@ class WindowTable:
                 self.open(group, topic, partition)
 
     def open(self, group: str, topic: Topic, partition: int, *, connection: int = NOBODY) -> None:
-        """Also without members: the window leaves memory again when it has been idle."""
+        """Opens the window, also without members: it leaves memory again when it has been idle."""
         key = WindowKey(group, topic_id_text(topic.topic_id), partition)
         if key in self._windows:
             return
@@ -178,7 +178,7 @@ class WindowTable:
 
     def may_open(self, leader: int) -> bool:
         """The one place that decides whether this node may have a window now. A member whose window
-        it refuses fetches again, or is told which node has it.
+        is refused fetches again, or is told which node has the window.
         """
         owned = self.dependencies.owners.standing(leader) is Standing.OWNED
         return owned and not self.stopping and self._key_filters_loaded()

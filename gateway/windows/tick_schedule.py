@@ -50,7 +50,7 @@ class TickSchedule:
         return list(taken)
 
     def rests(self, window: Window, due_ms: int, now_ms: int) -> None:
-        """It was ticked at `now_ms`, and is due next at `due_ms`, or NEVER."""
+        """The window was ticked at `now_ms`, and is due next at `due_ms`, or NEVER."""
         slot = due_ms // TICK_MS
         if slot == self._slot_of.get(window):
             return
@@ -67,7 +67,7 @@ class TickSchedule:
         self._slots[slot][window] = None
 
     def forget(self, window: Window) -> None:
-        """It is closed."""
+        """The window is closed."""
         if window in self.stirred:
             del self.stirred[window]
             self._stirred_of[window.key.group] -= 1
@@ -76,7 +76,7 @@ class TickSchedule:
         self._changed_at[window.key.group] = self._changes
 
     def forget_group(self, group: str) -> None:
-        """Its last window is closed."""
+        """The group's last window is closed."""
         self._changed_at.pop(group, None)
         self._stirred_of.pop(group, None)
         self._changes += 1

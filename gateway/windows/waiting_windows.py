@@ -1,6 +1,6 @@
 """Windows that are not up, or are held up by one record, for the health of the node. Probes and
-dashboards ask for them every few seconds, and a node has thousands of windows: those of a group at
-rest are known from the last time.
+dashboards ask for them every few seconds, and a node has thousands of windows: the waiting windows
+of a group at rest are known from the last time.
 """
 
 from __future__ import annotations

@@ -136,8 +136,8 @@ class Window:
         return future
 
     def acquire(self, event: Acquire) -> Acquired | None:
-        """The records that the core hands out, known at once; they may be sent when `persisted` is
-        done. None: there are none, or the window is not up.
+        """Acquires records. Which ones is known at once; they may be sent when `persisted` is done.
+        None: there are none, or the window is not up.
         """
         if self.life.core is None:
             return None
@@ -183,7 +183,7 @@ class Window:
     # ------------------------------------------------------------------------------------- commands
 
     def perform(self, commands: list[Command]) -> None:  # noqa: C901 - one case each
-        """What follows from an event of the window's life."""
+        """Carries out what follows from an event of the window's life."""
         core = self.life.core
         for command in commands:
             try:

@@ -172,8 +172,8 @@ def _take_limited(
 def _take_run(
     state: WindowState, queue: KeyQueue, session: LeaseHolder, lease: Lease, wanted: int
 ) -> int:
-    """As many records of one key as prefetch permits: none if an earlier session of this member
-    holds the key, or if a record failed since the key was listed.
+    """Takes as many records of one key as prefetch permits: none if an earlier session of this
+    member holds the key, or if a record failed since the key was listed.
     """
     taken = 0
     if queue.in_flight > 0 and (queue.holder is not session or session.restored):

@@ -75,7 +75,7 @@ def _add(ranges: list[tuple[int, int]], start: int, end: int) -> None:
 
 
 def was_sent(state: WindowState, offset: int) -> bool:
-    """Of an offset of the window at or behind the cursor."""
+    """Whether an offset at or behind the cursor was sent."""
     window = state.window
     if window.lease_at(offset) is not None or offset in state.retries.by_offset:
         return True

@@ -85,7 +85,7 @@ def give_back_member(state: WindowState, member: MemberQueue, reason: Reason, no
 
 
 def _choose_takers(state: WindowState, router: Router) -> None:
-    """Those of the router's members that keys are given to."""
+    """Chooses the router's members that keys are given to."""
     state.owners.choose(router, [member.attention for member in state.members])
     state.attentive = [member for member in state.members if not member.attention.silent]
     if len(state.attentive) == 1:
@@ -93,7 +93,7 @@ def _choose_takers(state: WindowState, router: Router) -> None:
 
 
 def heard(state: WindowState, member: MemberQueue, now_ms: int) -> None:
-    """It fetches or acknowledges. A silent one comes back, as if it had joined."""
+    """The member fetches or acknowledges. A silent member comes back as if it had joined."""
     attention = member.attention
     attention.heard(now_ms)
     if attention.silent:
@@ -181,7 +181,7 @@ def _first_live(state: WindowState, lease: Lease) -> int:
 
 
 def lost_since_ms(state: WindowState, session: LeaseHolder) -> int | None:
-    """The beginning of its grace; None: its connection is there."""
+    """When the member's grace began; None: its connection is there."""
     if session.left_at_ms is not None:
         return session.left_at_ms
     return session.lost_at_ms if session.member.joined else state.restored_at_ms

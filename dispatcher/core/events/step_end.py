@@ -54,7 +54,9 @@ def finish(state: WindowState) -> Step:
 
 
 def _lift_limits(state: WindowState) -> None:
-    """Of members that are alone, or see all records sent before their join settled."""
+    """Lifts the limits of members that are alone, or that see all records settled that were sent
+    before they joined.
+    """
     state.limited = False
     for member in state.members:
         if state.window.cursor > member.limit or len(state.attentive) == 1:

@@ -1,5 +1,5 @@
-"""Records that a group gives up without having read them: those of a batch that is too large when
-decompressed.
+"""Records that a group gives up without having read them: the records of a batch that is too large
+when decompressed.
 """
 
 from __future__ import annotations

@@ -50,6 +50,6 @@ class IdleWindows(Generic[Item]):
         return window in self._since_ms and not self._has_members(window)
 
     def forget(self, window: Item) -> None:
-        """It is closed."""
+        """The window is closed."""
         self._maybe.pop(window, None)
         self._since_ms.pop(window, None)

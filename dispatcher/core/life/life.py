@@ -268,9 +268,9 @@ class WindowLife:
     # --------------------------------------------------------------------------------------- events
 
     def handle(self, event: Event, ticket: Ticket) -> Handled:
-        """One event of the dispatcher. A window that is not up ignores it: reloading derives it
-        again. So it does with records that do not start at its read position, the answer to an
-        earlier wish. If the dispatcher raises, which is a bug, nothing is kept of the event, its
+        """One event of the dispatcher. A window that is not up ignores the event: reloading derives
+        it again. A window also ignores records that do not start at its read position: they answer
+        an earlier wish. If the dispatcher raises, which is a bug, nothing is kept of the event, its
         ticket is not answered, and the caller reports `broke`.
         """
         core = self.core
@@ -348,8 +348,8 @@ class WindowLife:
         return self.broke(failure, now_ms)
 
     def stop_reads(self) -> list[Command]:
-        """For good: records read now may change the window (keys that nobody accepts) and so put
-        off its end.
+        """Stops reading for good: records read now may change the window (keys that nobody accepts)
+        and so put off its end.
         """
         self._reads_stopped = True
         return [StopReading()]
@@ -452,7 +452,7 @@ class WindowLife:
         self._commits.taken(state, alone=self.core is not None and len(self.core.members) > 0)
 
     def commit_failed(self) -> None:
-        """It may be in Kafka nevertheless, and others may have come before the next one."""
+        """The commit may be in Kafka nevertheless, and others may have come before the next one."""
         self._commits.failed()
 
     def is_uncommitted(self) -> bool:
@@ -485,7 +485,9 @@ class WindowLife:
 
 
 def _settles(step: Step) -> bool:
-    """Whether records are settled by it; those of an unreliable group are when they are sent."""
+    """Whether the event settles records. Records of an unreliable group are settled when they are
+    sent.
+    """
     for change in step.changes:
         if isinstance(change, (CursorMoved, BitsSet, AsideSet)):
             return True

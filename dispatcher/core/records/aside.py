@@ -106,7 +106,7 @@ class Aside:
         return NO_OFFSET
 
     def between(self, first: int, end: int) -> list[int]:
-        """Those in [first, end), ascending. O(their number)."""
+        """The offsets in [first, end), ascending. O(their number)."""
         found: list[int] = []
         for at in range(bisect_left(self._order, first // STRETCH_OFFSETS), len(self._order)):
             number = self._order[at]
@@ -236,7 +236,7 @@ def packed(bits: int) -> bytes:
 
 
 def offsets_in(stretch: int, data: bytes) -> list[int]:
-    """Those of one stored stretch, ascending."""
+    """The offsets of one stored stretch, ascending."""
     base = stretch * STRETCH_OFFSETS
     bits = int.from_bytes(data, "little")
     found: list[int] = []

@@ -57,7 +57,7 @@ def is_draining(queue: KeyQueue) -> bool:
 
 
 def _waits(queue: KeyQueue, window: Span) -> bool:
-    """True if a record of the key is not in flight: those in flight are the first ones, or one that
-    was ahead of others before a restart.
+    """True if a record of the key is not in flight. The records in flight are the first ones, or
+    one that was ahead of others before a restart.
     """
     return window.lease_at(queue.head) is None or window.lease_at(queue.tail) is None

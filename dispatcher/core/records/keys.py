@@ -60,7 +60,7 @@ class MemberQueue:
         return len(self.ready) - self.ready_at + len(self.fresh)
 
     def leave(self) -> None:
-        """What it holds is counted on."""
+        """The member leaves. Records that it still holds stay counted."""
         self.joined = self.awake = False
         self.idle = True
         self.drained = 0
@@ -73,8 +73,8 @@ class MemberQueue:
         self.fresh = []
 
     def sort_ready(self) -> list[int]:
-        """All that is ready, in `ready` from `ready_at` on. A few newcomers are put in place: one
-        record at a time must not cost a pass over a long list.
+        """Sorts the ready keys, in `ready` from `ready_at` on. A few newcomers are put in place:
+        one record at a time must not cost a pass over a long list.
         """
         ready = self.ready
         if self.ready_at * 2 >= len(ready):  # O(1) per entry, no more than twice the memory

@@ -45,5 +45,7 @@ class Owners:
         return self.places[place] if place >= 0 else self._silent_owner(key, offset)
 
     def _silent_owner(self, key: Key, offset: int) -> int:
-        """Of a record that no other member accepts."""
+        """The silent member that owns a record which no other member accepts; NOBODY if no member
+        is silent.
+        """
         return NOBODY if self.takers is self.router else int(self.router.owner_of(key, offset))

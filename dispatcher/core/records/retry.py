@@ -51,7 +51,7 @@ class RetryBook:
         self.timers: list[tuple[int, int]] = []
 
     def note(self, retry: Retry) -> None:
-        """One that is new, or restored."""
+        """Notes a retry that is new, or restored."""
         self.by_offset[retry.offset] = retry
         self.last = max(self.last, retry.offset)
 
@@ -72,7 +72,7 @@ class RetryBook:
         return len(self.timers) > 0 and self.timers[0][0] <= now_ms
 
     def take_due(self, now_ms: int) -> list[Retry]:
-        """Those whose time has come, in order of (due, offset)."""
+        """Takes the retries whose time has come, in order of (due, offset)."""
         due: list[Retry] = []
         while self.is_due(now_ms):
             due_ms, offset = heapq.heappop(self.timers)
@@ -99,7 +99,7 @@ CLEAN = frozenset({Reason.SESSION_CLOSED, Reason.MEMBER_LEFT})
 
 
 def new_retry(offset: int, reason: Reason, member_id: MemberId, now_ms: int) -> Retry:
-    """Of a record that was never given back before."""
+    """The retry of a record that was never given back before."""
     return Retry(
         RetryNoted(
             offset=offset,

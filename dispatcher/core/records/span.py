@@ -100,13 +100,13 @@ class Span:
         return self.front <= offset < self.front + self.capacity
 
     def unsettled(self) -> int:
-        """Records not settled: those in the rings, and those aside, which are known before they are
-        read again.
+        """How many records are not settled: in the rings, and aside. Those aside are known before
+        they are read again.
         """
         return self.live + self.aside.count
 
     def is_settled(self, offset: int) -> bool:
-        """For front <= offset < front + capacity."""
+        """Whether the offset is settled, for front <= offset < front + capacity."""
         return (self.bits[(offset >> 3) & self.bits_mask] >> (offset & 7)) & 1 == 1
 
     def mark(self, offset: int) -> None:
@@ -168,7 +168,7 @@ class Span:
         return ranges + ahead
 
     def _settled_ahead(self) -> list[tuple[int, int]]:
-        """In the rings."""
+        """The settled ranges in the rings."""
         first = self.front >> 3
         data = self._bytes(first, first + len(self.bits))
         behind_front = int.from_bytes(data, "little") >> (self.front & 7)
@@ -240,15 +240,15 @@ class Span:
         self.live -= 1
 
     def queue_at(self, offset: int) -> KeyQueue | None:
-        """Of any offset: the queue of its record, if it is unsettled and read. Of the records aside
-        only those have one that are asked for (aside.py).
+        """The queue of the record at any offset, if it is unsettled and read. Of the records aside,
+        only those that are asked for have one (aside.py).
         """
         if offset < self.front:
             return self.aside.queues.get(offset)
         return self.queues[offset & self.mask] if self.holds(offset) else None
 
     def lease_at(self, offset: int) -> Lease | None:
-        """Of any offset."""
+        """The lease of the record at any offset."""
         if offset < self.front:
             return self.aside.leases.get(offset)
         return self.leases[offset & self.mask] if self.holds(offset) else None
@@ -260,7 +260,7 @@ class Span:
         self.lease_again(offset, lease)
 
     def lease_again(self, offset: int, lease: Lease) -> None:
-        """Of a record that is leased."""
+        """Gives a leased record another lease."""
         if offset < self.front:
             self.aside.leases[offset] = lease
         else:

@@ -190,8 +190,8 @@ class WindowState:
         self.draining_keys.look_at(queue)
 
     def _stays(self, queue: KeyQueue) -> bool:
-        """With bounded loads: whether a key has something in flight or held, and an owner that
-        still takes it.
+        """Whether, with bounded loads, a key stays: it has records in flight or held, and an owner
+        that still takes it.
         """
         if queue.owner is None or queue.key is None:
             return False

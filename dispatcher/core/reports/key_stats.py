@@ -43,7 +43,7 @@ def key_stats(state: WindowState, key: bytes) -> KeyStats:
 
 
 def keys_with_hash(state: WindowState, key_hash: int) -> list[bytes]:
-    """Those with unsettled records. O(keys)."""
+    """The keys of unsettled records that have this hash. O(keys)."""
     return [
         key
         for key, queue in state.by_key.items()

@@ -69,7 +69,7 @@ def picture_of(state: WindowState, runs_max: int) -> Picture:
 
 
 def _states_ahead(state: WindowState) -> bytearray:
-    """Of each offset from the front to the read position. O(span)."""
+    """The state of each offset from the front to the read position. O(span)."""
     window = state.window
     queues = window.queues
     leases = window.leases
@@ -108,7 +108,7 @@ def _runs_aside(state: WindowState) -> list[Run]:
 
 
 def _busy_aside(state: WindowState, end: int) -> dict[int, OffsetState]:
-    """Of the records aside below `end` those that are not merely ready."""
+    """The states of the records aside below `end` that are not merely ready."""
     busy = dict.fromkeys(
         [leased for leased in state.window.aside.leases if leased < end], OffsetState.IN_FLIGHT
     )
@@ -147,7 +147,7 @@ def _steps_aside(state: WindowState, runs_max: int) -> tuple[int, list[Run], lis
 
 
 def runs_of(states: bytearray, first: int) -> list[Run]:
-    """Of these states, the first of them at offset `first`. O(their number)."""
+    """The runs of these states, the first of which is at offset `first`. O(their number)."""
     runs: list[Run] = []
     begin = 0
     for at in range(1, len(states) + 1):

@@ -119,12 +119,12 @@ def unsettled_keys(state: WindowState) -> list[bytes]:
 
 
 def first_unsettled(state: WindowState) -> list[tuple[bytes, int]]:
-    """Those keys with the offsets of their first unsettled records. O(span)."""
+    """The keys with the offsets of their first unsettled records. O(span)."""
     return [(queue.key, queue.head) for queue in _queues(state) if queue.key is not None]
 
 
 def _queues(state: WindowState) -> list[KeyQueue]:
-    """Those with unsettled records, in the order of their first ones. O(span + keys aside)."""
+    """The queues with unsettled records, in the order of their first ones. O(span + keys aside)."""
     window = state.window
     aside = window.aside.queues
     found = [queue for offset, queue in sorted(aside.items()) if queue.head == offset]

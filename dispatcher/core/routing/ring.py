@@ -59,7 +59,7 @@ class Ring:
 
     @property
     def hashes(self) -> list[int]:
-        """Of the points, ascending."""
+        """The hashes of the points, ascending."""
         return [point >> _RANK_BITS for point in self.points]
 
     def shares(self) -> list[float]:
@@ -98,8 +98,8 @@ class Ring:
 
 
 def _points_kept(near: Ring, ranks: dict[str, int]) -> list[int]:
-    """The points of `near` that stay, with the new ranks: those grow as the old ones did, so the
-    order is the same.
+    """The points of `near` that stay, with the new ranks. The new ranks grow as the old ones did,
+    so the order is the same.
     """
     new_ranks: list[int] = [ranks.get(member_id, NOBODY) for member_id in near.ranks]
     kept: list[int] = []
@@ -134,8 +134,8 @@ _recent: Final[list[Ring]] = []
 
 
 def shared_router(members: tuple[Member, ...]) -> Router:
-    """The router of these members: the one made last, if it is of this very tuple. A change of the
-    membership comes to all windows of a topic with the same one.
+    """The router of these members: the router made last, if it was made of this very tuple. A
+    change of the membership comes to all windows of a topic with the same tuple.
     """
     if _latest[0].members is not members:
         _latest[0] = Router(members)
@@ -186,8 +186,8 @@ class Router:
         return self._first_taker(key, self.ring.point(key_hash))
 
     def owner_below(self, key: bytes, loads: list[int], full: i64) -> i64:
-        """As `owner_of`, passing over members whose entry in `loads` has reached `full`, unless all
-        that accept the key have.
+        """As `owner_of`, but members whose entry in `loads` has reached `full` are passed over,
+        unless that is so for all that accept the key.
         """
         owners = self.ring.owners
         size: i64 = len(owners)

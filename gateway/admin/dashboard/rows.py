@@ -62,7 +62,7 @@ class GroupLine(Row):
 
 
 class OverviewHead(OfNodes):
-    """All but the groups, which are written one by one."""
+    """The overview without its groups, which are written one by one."""
 
     at_ms: int  # the node's clock
     health: HealthRow

@@ -106,7 +106,7 @@ def throttle_at(api_key: int, version: int, data: bytes, start: int, end: int) -
 
 
 def throttle_of(data: bytes, at: int) -> int:
-    """In ms."""
+    """The throttle time of an answer, in ms."""
     throttle_ms: int = _THROTTLE.unpack_from(data, at)[0]
     return throttle_ms
 

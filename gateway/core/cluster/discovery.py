@@ -20,7 +20,7 @@ def metadata_request(watched: Iterable[str]) -> Message:
 
 
 def topology_from(known: Topology, response: Message, slots: Slots = ONE_SLOT) -> Topology:
-    """The new view. Of `known` the leaders of a later epoch are kept: the answering broker lags
+    """The new view. Leaders of `known` that have a later epoch are kept: the answering broker lags
     behind.
     """
     topics = [

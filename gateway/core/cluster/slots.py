@@ -41,7 +41,7 @@ class Slots:
         return virtual if self.count == 1 or virtual < 0 else virtual % SLOT_IDS
 
     def is_extra(self, virtual: int | None) -> bool:
-        """It is none of upstream's own ids; None: the bootstrap port."""
+        """Whether the id is none of upstream's own. None: the bootstrap port."""
         return virtual is not None and self.upstream(virtual) != virtual
 
 

@@ -49,7 +49,9 @@ def named_for_upstream(key: int, body: Message, slots: Slots) -> dict[str, str]:
 
 
 def upstream_name(resource: Message, slots: Slots) -> str | None:
-    """Of the broker, if the config resource is a virtual one under an id of Keyway's own."""
+    """Upstream's name of the broker, if the config resource is a virtual broker under an id of
+    Keyway's own.
+    """
     name: str = resource["ResourceName"]
     if resource["ResourceType"] not in (_BROKER, _BROKER_LOGGER) or not name.isdecimal():
         return None

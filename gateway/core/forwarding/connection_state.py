@@ -52,12 +52,12 @@ class ConnectionState:
 
     @property
     def idle(self) -> bool:
-        """Nothing was asked that is not answered."""
+        """Whether every request was answered."""
         return not self._calls and self._requests.idle
 
     @property
     def account(self) -> Account | None:
-        """Whose limits hold for the requests from now on; None: nobody's."""
+        """The account whose limits hold for the requests from now on; None: no limits."""
         return self._requests.account
 
     @account.setter
@@ -97,7 +97,7 @@ class ConnectionState:
 
     @property
     def answered_all(self) -> bool:
-        """As `idle`, and what has not begun does not count."""
+        """As `idle`, but a request that has not begun does not count."""
         return not self._calls and self._requests.answered_all
 
     @property
@@ -111,7 +111,7 @@ class ConnectionState:
 
     @property
     def produces(self) -> bool:
-        """It has sent a Produce request, or the beginning of one."""
+        """Whether the client has sent a Produce request, or the beginning of one."""
         return self._requests.produces
 
     @property

@@ -148,7 +148,7 @@ class Chunk:
         return taken
 
     def rest(self) -> bytes:
-        """All that is left; it does not pass."""
+        """All bytes that are left; they do not pass."""
         self.flush()
         rest = self.data[self.at :]
         self.at = self.start = self.end

@@ -18,14 +18,16 @@ class _Holding:
 
 @dataclass(slots=True)
 class HeldBytes:
-    """Of one kind: requests that are being collected, or answers that are not yet written."""
+    """The bytes of one kind that connections hold: requests that are being collected, or answers
+    that are not yet written.
+    """
 
     bytes_max: int
     total: int = 0
     _holdings: dict[int, _Holding] = field(default_factory=dict)  # by connection
 
     def hold(self, connection: int, held: int, now_ms: int) -> None:
-        """All that is held for it from now on; 0: nothing."""
+        """From now on the connection holds this many bytes; 0: none."""
         holding = self._holdings.get(connection)
         before = 0 if holding is None else holding.bytes
         if held == before:

@@ -54,7 +54,9 @@ _VARINT_BYTES_MAX: Final = 5
 
 @final
 class Layout:
-    """Of one kind of message in one version. Lengths are those of fields of a fixed size."""
+    """The layout of one kind of message in one version. Lengths are those of fields of a fixed
+    size.
+    """
 
     def __init__(
         self,

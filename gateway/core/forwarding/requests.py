@@ -131,7 +131,7 @@ class Requests:
 
     @property
     def collected_bytes(self) -> int:
-        """Of the request that is read whole: its bytes so far, until it is answered."""
+        """The bytes so far of the request that is read whole, until it is answered."""
         whole = self._parked if self._collecting is None else self._collecting
         return self._answering_bytes if whole is None else len(whole.payload)
 
@@ -155,7 +155,7 @@ class Requests:
 
     @property
     def missing_bytes(self) -> int:
-        """Of the current request; 0 also when not even its head is complete."""
+        """How many bytes the current request lacks; 0 also while not even its head is complete."""
         return self._left if self._collecting is None else self._collecting.left
 
     @property

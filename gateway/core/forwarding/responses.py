@@ -86,7 +86,7 @@ class Responses:
 
     @property
     def missing_bytes(self) -> int:
-        """Of the current response; 0 also when not even its head is complete."""
+        """How many bytes the current response lacks; 0 also while not even its head is complete."""
         return self._left or self._whole_left
 
     def feed(self, data: bytes, effects: list[Effect], now_ns: int = 0) -> None:
@@ -113,7 +113,9 @@ class Responses:
                 self._begin(chunk)
 
     def _head_bytes(self) -> int:
-        """Of the next response: of SaslAuthenticate with its error code."""
+        """The size of the next response's head. That of SaslAuthenticate includes the error
+        code.
+        """
         if not self._calls or self._requests.sasl is None:
             return _HEAD.size
         return _SASL_HEAD_BYTES if self._calls[0].api_key == SASL_AUTHENTICATE else _HEAD.size

@@ -60,7 +60,9 @@ def _plain_name(token: bytes) -> str:
 
 
 def scram_name(token: bytes) -> str:
-    """Of a client's first message (RFC 5802); empty: it is none, or not the client's own name."""
+    """The user name in a client's first message (RFC 5802). Empty: this is no such message, or the
+    name is not the client's own.
+    """
     fields = token.decode("utf-8", "replace").split(",")
     if len(fields) < 4 or fields[0] != "n" or not fields[2].startswith("n="):
         return ""

@@ -30,7 +30,9 @@ class TopicTraffic:
 
 @final
 class TopicBytes:
-    """Of all connections of a node. A walk finds a topic by its id or by its name in UTF-8."""
+    """The bytes by topic of all connections of a node. A walk finds a topic by its id or by its
+    name in UTF-8.
+    """
 
     def __init__(self, named_max: int = TOPICS_NAMED_MAX) -> None:
         self.by_id: Final[dict[bytes, TopicTraffic]] = {}
@@ -70,8 +72,8 @@ class TopicBytes:
         return produced, fetched
 
     def _forget_idle(self) -> None:
-        """Those without bytes since they were last taken. A client asks for the metadata of a topic
-        again within minutes (metadata.max.age.ms, topic.metadata.refresh.interval.ms).
+        """Forgets topics without bytes since the last look. A client asks for the metadata of a
+        topic again within minutes (metadata.max.age.ms, topic.metadata.refresh.interval.ms).
         """
         idle = [
             topic for topic in self.by_name.values() if not topic.produced and not topic.fetched

@@ -45,7 +45,7 @@ class ScramCredential:
         return hmac.compare_digest(made.stored_key, self.stored_key)
 
     def text(self) -> str:
-        """In Kafka's own form, as ScramCredentialUtils writes it."""
+        """The credential in Kafka's own form, as ScramCredentialUtils writes it."""
         salt, stored, server = (
             base64.b64encode(part).decode()
             for part in (self.salt, self.stored_key, self.server_key)
@@ -54,7 +54,7 @@ class ScramCredential:
 
 
 def derived(hash_name: str, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
-    """What is kept of a password."""
+    """What is kept in place of a password."""
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
     client_key = hmac.new(salted, b"Client Key", hash_name).digest()
     stored_key = hashlib.new(hash_name, client_key).digest()
@@ -63,7 +63,7 @@ def derived(hash_name: str, password: bytes, salt: bytes, iterations: int) -> Sc
 
 
 def credential_of(mechanism: str, text: str) -> ScramCredential:
-    """Of Kafka's form. Raises BadCredentials."""
+    """Reads a credential in Kafka's form. Raises BadCredentials."""
     hash_name = HASHES[mechanism]
     given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     if sorted(given) != sorted(_FIELDS):
@@ -100,7 +100,9 @@ class Users:
         return self._fake(name, mechanism), False
 
     def for_password(self, name: str) -> tuple[ScramCredential, bool]:
-        """The one that a PLAIN password is checked with; False as above."""
+        """The credential that a PLAIN password is checked with. False: it is a fake, for an unknown
+        name.
+        """
         mine = self.known.get(name, {})
         for mechanism in _BEST_FIRST:
             if mechanism in mine:
@@ -108,7 +110,9 @@ class Users:
         return self._fake(name, self._usual_mechanism()), False
 
     def _usual_mechanism(self) -> str:
-        """That most passwords are checked with: an unknown name takes as long as most others."""
+        """The mechanism that most passwords are checked with, so that an unknown name takes as long
+        as most others.
+        """
         best = (
             next(mechanism for mechanism in _BEST_FIRST if mechanism in mine)
             for mine in self.known.values()
@@ -136,7 +140,9 @@ def _most_common(values: Iterable[_T], other: _T) -> _T:
 
 
 def of_password(name: str, password: str, key: bytes) -> dict[str, ScramCredential]:
-    """What a plain password in the file stands for; `key` is that of `Users`. Some milliseconds."""
+    """The credential of a plain password in the file; `key` is that of `Users`. Takes some
+    milliseconds.
+    """
     salt = hmac.new(key, f"password:{name}".encode(), "sha256").digest()[:SALT_BYTES]
     return {
         mechanism: derived(hash_name, password.encode(), salt, ITERATIONS_MIN)

@@ -74,7 +74,7 @@ class CheckPassword:
 
 @dataclass(frozen=True, slots=True)
 class CheckToken:
-    """Its principal has to be `authorization_id`, if that is given."""
+    """The token's principal has to be `authorization_id`, if that is given."""
 
     authorization_id: str | None
     token: str = field(repr=False)
@@ -133,7 +133,9 @@ class Exchange:
             return self._denied(Denial.MALFORMED, str(bad))
 
     def checked(self, principal: str | None) -> Proven | Denied:
-        """What `CheckPassword` and `CheckToken` asked for; None: it is not right."""
+        """Takes the answer to `CheckPassword` or `CheckToken`. None: the password or token is
+        wrong.
+        """
         assert self.state is State.CHECKING
         if principal is None:
             why = Denial.TOKEN if self.mechanism == OAUTHBEARER else Denial.CREDENTIALS

@@ -129,7 +129,7 @@ class BatchCache:
             self._put(Piece(source, at, end, None))
 
     def _records_of_a_portion(self, batch: Batch) -> int:
-        """All of them, unless the batch takes more than a portion of the cache."""
+        """All records of the batch, unless it takes more than a portion of the cache."""
         bytes_max = self.bytes_max // PORTIONS_OF_A_CACHE
         return (
             batch.count

@@ -83,8 +83,8 @@ class Damages:
         self._known: dict[Source, _Damage] = {}
 
     def undamaged(self, place: FetchPosition, records: Records) -> UndamagedScan:
-        """Of the batches of an answer, up to the first that is damaged: those before it can be read
-        like any other. Raises CorruptBatch if the very first is known for it.
+        """Scans the batches of an answer up to the first damaged one. The batches before that can
+        be read like any other. Raises CorruptBatch if the very first is known to be damaged.
         """
         known = self._known.get(place.source)
         if known is not None and known.digest == _digest(records):
@@ -151,7 +151,7 @@ def end_of_first(records: Records) -> int:
 
 
 def _digest(records: Records) -> bytes:
-    """Of the first batch alone: later ones grow."""
+    """A digest of the first batch alone: later ones grow."""
     view = view_of(records)
     end = _LENGTH_END + int.from_bytes(view[_LENGTH_END - 4 : _LENGTH_END], "big")
     return blake2b(view[:end], digest_size=16).digest()

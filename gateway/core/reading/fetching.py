@@ -111,7 +111,9 @@ class FetchSchedule:
         known.dropped = False
 
     def drop(self, place: FetchPosition) -> None:
-        """Nobody wants it any more. A fetch that is out for it stays out."""
+        """Nobody wants records from this place any more. A fetch that is under way for it goes
+        on.
+        """
         want = self._wants.get(place)
         if want is None:
             return

@@ -35,7 +35,7 @@ class Adopting:
     _done: set[int] = field(default_factory=set)
 
     def served(self, connection: int, now_ns: int) -> None:
-        """It was sent Metadata that shows the new partitions."""
+        """The connection was sent Metadata that shows the new partitions."""
         if connection <= self.newest:
             self._served_ns.setdefault(connection, now_ns)
 

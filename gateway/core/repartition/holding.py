@@ -42,7 +42,7 @@ class Look:
 
 @dataclass(slots=True)
 class LogEnds:
-    """Of one topic, as one node has seen them: the oldest look first."""
+    """The log ends of one topic, as one node has seen them; the oldest look first."""
 
     _looks: list[Look] = field(default_factory=list)
 
@@ -69,9 +69,9 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of the window of one group and old partition. `below`: keys that move and have unsettled
-    records below the boundary. `cursor`: of the window. `keys`: hashes of all keys that move and
-    have unsettled records; None: too many to tell, or not told.
+    """What the window of one group and old partition says. `below`: keys that move and have
+    unsettled records below the boundary. `cursor`: of the window. `keys`: hashes of all keys that
+    move and have unsettled records; None: too many to tell, or not told.
     """
 
     as_of_ms: int
@@ -126,8 +126,8 @@ def moves(record: Repartition, partition: int, key: bytes) -> bool:
 
 
 def hold_for(record: Repartition, partition: int, report: Report | None, ends: LogEnds) -> Hold:
-    """Of the window of a new partition; `report`: of the same group's window that its keys come
-    from, None: there is none.
+    """The hold for the window of a new partition. `report`: from the same group's window of the
+    partition that the keys come from; None: there is none.
     """
     if not record.boundaries or report is None or report.keys is None or report.as_of_ms < 0:
         return HELD_WHOLE

@@ -39,7 +39,9 @@ def partition_of(partitioner: Partitioner, key: bytes, partitions: int) -> int:
 
 
 def murmur2(key: bytes) -> int:
-    """As `org.apache.kafka.common.utils.Utils.murmur2`, as an unsigned number of 32 bits."""
+    """The hash of `org.apache.kafka.common.utils.Utils.murmur2`, as an unsigned number of 32
+    bits.
+    """
     size: i64 = len(key)
     mixed: i64 = (_SEED ^ size) & _LOW32
     at: i64 = 0

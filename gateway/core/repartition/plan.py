@@ -16,7 +16,7 @@ _STREAMS: Final = re.compile(r"-(changelog|repartition)$|-subscription-(registra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """As upstream has the topic now."""
+    """The topic as upstream has it now."""
 
     name: str
     topic_id: bytes

@@ -23,9 +23,9 @@ class NodeSaid:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a group has to settle in one old partition before the topic is as any other. `offsets`:
-    below the boundary, at most. `keys`: that move and have unsettled records, also above it; None:
-    not known, the group has no window there.
+    """What a group has to settle in one old partition before the repartition can end. `offsets`: at
+    most this many unsettled records below the boundary. `keys`: how many keys move and have
+    unsettled records, also above it; None: not known, the group has no window there.
     """
 
     group: str
@@ -95,7 +95,7 @@ def _unsettled(left: Left) -> str:
 
 
 class AbortRefused(Exception):
-    """One line that says why."""
+    """The repartition cannot be aborted; one line says why."""
 
 
 def aborted(record: Repartition) -> Repartition:

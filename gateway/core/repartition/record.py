@@ -63,7 +63,9 @@ _HIDDEN = frozenset({Phase.MARKED, Phase.CREATED, Phase.ABORTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """As the node that began it is configured; all nodes keep to it. Milliseconds."""
+    """The times of a repartition in ms, as the node that began it is configured. All nodes keep to
+    them.
+    """
 
     adoption_ms: int  # producers may ask for Metadata by themselves; then they are disconnected
     settle_ms: int  # a producer's late records arrive so soon after its first ones elsewhere

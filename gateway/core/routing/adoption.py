@@ -13,14 +13,14 @@ Generation = int
 
 
 class Adoption:
-    """Of one node."""
+    """Which generation each connection of one node has adopted."""
 
     def __init__(self) -> None:
         self._served: dict[int, Generation] = {}  # by connection
 
     def served(self, connection: int, generation: Generation) -> None:
-        """It was sent Metadata that reflects `generation`. One that was delayed takes nothing
-        back.
+        """The connection was sent Metadata that reflects `generation`. An answer that was delayed
+        takes nothing back.
         """
         self._served[connection] = max(generation, self._served.get(connection, 0))
 
@@ -33,8 +33,8 @@ class Adoption:
 
 
 def of_cluster(nodes: Mapping[str, Generation | None]) -> Generation | None:
-    """`nodes`: what each live node says. One that is dead has no client left, so it is not among
-    them. None: not adopted yet.
+    """The generation that all clients have adopted. `nodes`: what each live node says. A dead node
+    has no client left, so it is not among them. None: not adopted yet.
     """
     said = list(nodes.values())
     known = [generation for generation in said if generation is not None]

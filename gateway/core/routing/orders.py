@@ -13,7 +13,7 @@ from gateway.core.routing.ownership import Node, Routing, can_own
 
 
 class OrderRefused(Exception):
-    """One line that tells the operator why."""
+    """The order cannot be carried out; one line tells the operator why."""
 
 
 class UnknownNode(OrderRefused):

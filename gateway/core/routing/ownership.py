@@ -24,7 +24,7 @@ Endpoints = Mapping[str, Endpoint]  # by listener: clients are told that of the 
 
 
 class Standing(Enum):
-    """Of one node towards a virtual broker."""
+    """What a virtual broker is to one node."""
 
     OWNED = "owned"
     HANDING_OVER = "handing over"  # still its owner: it lets go, and nobody else has it yet
@@ -63,7 +63,7 @@ class Routing:
 
 
 def planned(routing: Routing, live: Mapping[str, Node]) -> Routing:
-    """What the content should be with these nodes; its generation is not set."""
+    """The routing as it should be with these nodes; its generation is not set."""
     placed = {
         broker: name for broker, name in routing.placed.items() if can_own(name, routing, live)
     }

@@ -313,7 +313,7 @@ class ShareGroup:
         ]
 
     def has_subscribers(self, topic: str) -> bool:
-        """As a rule the first member subscribes."""
+        """Quick as a rule: the first member subscribes."""
         return any(member.subscribes(topic) for member in self.members.values())
 
     def topics(self) -> list[str]:

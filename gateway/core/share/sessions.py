@@ -94,7 +94,7 @@ class ShareSessions:
         return len(self._by_key)
 
     def open(self, key: SessionKey, connection: int, *, acknowledges: bool) -> ShareSession:
-        """Epoch 0. One that was open under the same key is lost."""
+        """Opens a session (epoch 0). A session that was open under the same key is lost."""
         if acknowledges:
             raise InvalidRequest("Acknowledgements are not allowed in the initial epoch.")
         before = self._by_key.get(key)
@@ -165,7 +165,7 @@ class ShareSessions:
         return self._by_key.get(session.key) is session
 
     def ended(self, session_id: SessionId) -> bool:
-        """It was opened in this run of the node and is open no more."""
+        """Whether the session was opened in this run of the node and is open no more."""
         return session_id.startswith(f"{self.boot}-") and session_id not in self._by_id
 
     def connection_lost(self, connection: int) -> list[ShareSession]:

@@ -38,7 +38,7 @@ class PeerCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFacts:
-    """Of a client connection. `peer`: None if the client showed no certificate."""
+    """What TLS shows of a client connection. `peer`: None if the client showed no certificate."""
 
     version: str  # TLSv1.3
     cipher: str

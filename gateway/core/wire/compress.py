@@ -77,8 +77,8 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """As the Java producer does with its default levels. Raises CannotDecompress for a codec we
-    do not know.
+    """Compresses as the Java producer does with its default levels. Raises CannotDecompress for a
+    codec we do not know.
     """
     if codec == Compression.NONE:
         return data

@@ -154,7 +154,7 @@ def decode(
     elements_max: int = ELEMENTS_MAX,
     row_elements: int = 1,
 ) -> Message:
-    """All of `data` from `at` on. A struct, or a string or number of an array, counts for
+    """Decodes all of `data` from `at` on. A struct, or a string or number of an array, counts for
     `row_elements`; with 1, numbers do not count. Raises WireError.
     """
     reader = Reader(data, at)

@@ -44,7 +44,8 @@ class ResponseHeader:
 
 
 def parse_request_header(frame: bytes) -> RequestHeader:
-    """Of a frame without its size. Raises WireError; UnknownApi for a key Kafka 4.3.1 has not.
+    """Reads the header of a request frame without its size. Raises WireError; UnknownApi for a key
+    Kafka 4.3.1 has not.
 
     A client id that is not UTF-8 is read with replacement characters: it names a client in logs,
     and Kafka takes it.
@@ -80,7 +81,9 @@ def first_client_id(data: bytes) -> str | None:
 
 
 def parse_response_header(key: int, version: int, frame: bytes) -> ResponseHeader:
-    """Of a frame without its size, answering that API and version. Raises WireError."""
+    """Reads the header of a response frame without its size, for this API and version. Raises
+    WireError.
+    """
     reader = Reader(frame, 0)
     correlation_id = reader.i32()
     if response_header_version(key, version) == 1:
@@ -91,7 +94,7 @@ def parse_response_header(key: int, version: int, frame: bytes) -> ResponseHeade
 def request_frame(
     key: int, version: int, correlation_id: int, client_id: str | None, body: bytes
 ) -> bytes:
-    """With its size. Raises UnknownApi, EncodeError."""
+    """The frame with its size. Raises UnknownApi, EncodeError."""
     header = BytesWriter()
     write_i16_be(header, key)
     write_i16_be(header, version)
@@ -110,7 +113,7 @@ def request_frame(
 
 
 def response_frame(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """With its size. Raises UnknownApi."""
+    """The frame with its size. Raises UnknownApi."""
     return response_head(key, version, correlation_id, len(body)) + body
 
 

@@ -154,8 +154,9 @@ def read_batch(batch: Batch) -> list[Record]:
 def record_start(
     batch: Batch, at: int, headers_max: int, bytes_max: int, value_bytes_max: int = 0
 ) -> RecordStart:
-    """Of the batch's record number `at`: at most so many headers, so many bytes of each name and
-    value of them, and so many of the record's value. Nothing else is copied. Raises CorruptBatch.
+    """The beginning of the batch's record number `at`: at most this many headers, this many bytes
+    of each header's name and value, and this many of the record's value. Nothing else is copied.
+    Raises CorruptBatch.
     """
     fields = _Fields(batch.body, batch.starts[at], batch.ends[at])
     timestamp = _timestamp(batch, fields)
@@ -180,7 +181,7 @@ def record_start(
 
 
 def timestamp_at(batch: Batch, at: int) -> int:
-    """Of the batch's record number `at`, in ms since the epoch; -1: it has none."""
+    """The timestamp of the batch's record number `at`, in ms since the epoch; -1: it has none."""
     head = batch.body[batch.starts[at] : batch.starts[at] + _TIMESTAMP_END_MAX]
     return _timestamp(batch, _Fields(head, 0, len(head)))
 
@@ -196,7 +197,7 @@ def _timestamp(batch: Batch, fields: _Fields) -> int:
 
 
 def _wrap64(number: int) -> int:
-    """As Java's long overflows: a timestamp may be that far from its batch's base."""
+    """Overflows as Java's long does: a timestamp may be that far from its batch's base."""
     return (number + 2**63) % 2**64 - 2**63
 
 

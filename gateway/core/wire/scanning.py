@@ -342,7 +342,7 @@ def skip_varlong(data: bytes, at: i64) -> i64:
 
 
 def _control_type(keys: list[bytes | None]) -> int:
-    """Of the marker's key: version i16, type i16."""
+    """Reads the type from the marker's key: version i16, type i16."""
     if not keys:
         return CONTROL_NONE  # compaction took the marker and left the batch
     key = keys[0]
