@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from gateway.admin.node_rows import AuditList, AuditRow, ConfigRow, OptionDifference, ReloadRow
-from gateway.cli.node_client import Answer, ask, ask_all
+from gateway.cli.node_client import Answer, ask, ask_all, show_list
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -18,7 +19,13 @@ from gateway.cli.options import (
     Watching,
     WatchOption,
 )
-from gateway.cli.tables import View, print_data, print_line, print_table, show, table_view
+from gateway.cli.tables import (
+    View,
+    print_data,
+    print_line,
+    print_table,
+    show,
+)
 from keyway.terminal.exits import end
 
 app = typer.Typer(help="The configuration of a running node.", no_args_is_help=True)
@@ -106,13 +113,9 @@ def audit(
     output: Output = "table",
 ) -> None:
     """Show the last changes and refusals, the latest first. The node's log has them all."""
-
-    def look() -> View:
-        given = {"who": who, "group": group, "action": action}
-        found = ask_all(admin, "/v1/audit", AuditList, "audit", limit, **given)
-        return table_view(found.raw, _AUDIT, [_audited(row) for row in found.rows])
-
-    show(look, output, watch)
+    given = {"who": who, "group": group, "action": action}
+    pages = partial(ask_all, admin, "/v1/audit", AuditList, "audit", limit, **given)
+    show_list(pages, _AUDIT, _audited, output, watch)
 
 
 def _audited(row: AuditRow) -> tuple[object, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from gateway.admin.rows import GroupDescription, GroupList, PartitionRow
+from gateway.admin.rows import GroupDescription, GroupList, GroupSummary, PartitionRow
 from gateway.cli.group_settings import group_delete, group_settings
-from gateway.cli.node_client import ask, ask_all, group_path
+from gateway.cli.node_client import ask, ask_all, group_path, show_list
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -20,7 +21,7 @@ from gateway.cli.options import (
 )
 from gateway.cli.parked import group_parked, group_release, group_value
 from gateway.cli.positions import group_positions, group_seek
-from gateway.cli.tables import View, age, print_line, print_table, show, table_view
+from gateway.cli.tables import View, age, print_line, print_table, show
 from gateway.cli.unreadable import group_skip, group_unreadable
 
 app = typer.Typer(help="Key-Shared groups of a running node.", no_args_is_help=True)
@@ -61,19 +62,15 @@ def group_list(
     output: Output = "table",
 ) -> None:
     """List the groups of the node."""
+    pages = partial(ask_all, admin, "/v1/groups", GroupList, "groups", name=name, state=state)
+    show_list(pages, _SUMMARY, _summary, output, watch)
 
-    def look() -> View:
-        found = ask_all(admin, "/v1/groups", GroupList, "groups", name=name, state=state)
-        rows = [
-            (
-                *(row.group, row.state, row.members, row.topics, row.windows, row.lag),
-                *(age(row.lag_seconds), row.parked),
-            )
-            for row in found.rows
-        ]
-        return table_view(found.raw, _SUMMARY, rows)
 
-    show(look, output, watch)
+def _summary(row: GroupSummary) -> tuple[object, ...]:
+    return (
+        *(row.group, row.state, row.members, row.topics, row.windows, row.lag),
+        *(age(row.lag_seconds), row.parked),
+    )
 
 
 @app.command("describe", cls=Watching)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from gateway.admin.node_rows import MemberList, MemberRow
 from gateway.admin.rows import KeyNames
 from gateway.admin.window_rows import KeyList, KeyRow, WindowList, WindowRow
-from gateway.cli.node_client import ask_all
+from gateway.cli.node_client import ask_all, show_list
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -21,7 +22,7 @@ from gateway.cli.options import (
     WatchOption,
     partition_text,
 )
-from gateway.cli.tables import View, age, show, table_view
+from gateway.cli.tables import age
 
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
 windows = typer.Typer(help="Windows of a group: its unsettled records.", no_args_is_help=True)
@@ -55,14 +56,9 @@ def member_list(
     """List the members of a group. SHARE is a member's part of all key hashes, SILENT the number
     of partitions where it fetches nothing, so that other members have its keys.
     """
-
-    def look() -> View:
-        given = {"group": group, "client_id": client_id}
-        found = ask_all(admin, "/v1/members", MemberList, "members", **given)
-        rows = [_member(row) for row in found.rows]
-        return table_view(found.raw, _MEMBER, rows)
-
-    show(look, output, watch)
+    given = {"group": group, "client_id": client_id}
+    pages = partial(ask_all, admin, "/v1/members", MemberList, "members", **given)
+    show_list(pages, _MEMBER, _member, output, watch)
 
 
 def _member(row: MemberRow) -> tuple[object, ...]:
@@ -88,17 +84,12 @@ def window_list(
     output: Output = "table",
 ) -> None:
     """List the windows of a group: offsets of each by their state."""
-
-    def look() -> View:
-        place = {"topic": topic, "partition": partition_text(partition)}
-        given = {"group": group, **place, "state": state}
-        if output == "table":
-            given["runs"] = "1"  # the pictures are not shown
-        found = ask_all(admin, "/v1/windows", WindowList, "windows", **given)
-        rows = [_window(row) for row in found.rows]
-        return table_view(found.raw, _WINDOW, rows)
-
-    show(look, output, watch)
+    place = {"topic": topic, "partition": partition_text(partition)}
+    given = {"group": group, **place, "state": state}
+    if output == "table":
+        given["runs"] = "1"  # the pictures are not shown
+    pages = partial(ask_all, admin, "/v1/windows", WindowList, "windows", **given)
+    show_list(pages, _WINDOW, _window, output, watch)
 
 
 def _window(row: WindowRow) -> tuple[object, ...]:
@@ -120,7 +111,8 @@ def key_list(
 ) -> None:
     """List the hot keys of a group: those with the most unsettled records."""
     given = {"group": group, "topic": topic, "limit": None if limit is None else str(limit)}
-    show(lambda: _keys(admin, **given), output, watch)
+    pages = partial(ask_all, admin, "/v1/keys", KeyList, "keys", **given)  # one page
+    show_list(pages, _KEY, _key, output, watch)
 
 
 @keys.command("show", cls=Watching)
@@ -139,13 +131,8 @@ def key_show(
         raise typer.BadParameter("--base64 or --hash, not both")
     name = "key_base64" if base64 else "key_hash" if key_hash else "key"
     given = {"group": group, "topic": topic, name: key}
-    show(lambda: _keys(admin, **given), output, watch)
-
-
-def _keys(admin: str, **given: str | None) -> View:
-    """The hot keys are one page."""
-    found = ask_all(admin, "/v1/keys", KeyList, "keys", **given)
-    return table_view(found.raw, _KEY, [_key(row) for row in found.rows])
+    pages = partial(ask_all, admin, "/v1/keys", KeyList, "keys", **given)
+    show_list(pages, _KEY, _key, output, watch)
 
 
 def _key(row: KeyRow) -> tuple[object, ...]:

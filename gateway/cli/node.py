@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from gateway.admin.node_rows import (
     TopicRow,
 )
 from gateway.admin.rows import HealthRow
-from gateway.cli.node_client import ask, ask_all
+from gateway.cli.node_client import ask, ask_all, show_list
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -48,13 +49,8 @@ def topic_list(
     output: Output = "table",
 ) -> None:
     """List the topics that groups read, with the lag of each group."""
-
-    def look() -> View:
-        found = ask_all(admin, "/v1/topics", TopicList, "topics", name=name)
-        rows = [_topic(row) for row in found.rows]
-        return table_view(found.raw, _TOPIC, rows)
-
-    show(look, output, watch)
+    pages = partial(ask_all, admin, "/v1/topics", TopicList, "topics", name=name)
+    show_list(pages, _TOPIC, _topic, output, watch)
 
 
 def _topic(row: TopicRow) -> tuple[object, ...]:
@@ -105,14 +101,9 @@ def connection_list(
     output: Output = "table",
 ) -> None:
     """List the connections of clients."""
-
-    def look() -> View:
-        given = {"client_id": client_id, "host": host, "broker": broker}
-        found = ask_all(admin, "/v1/connections", ConnectionList, "connections", **given)
-        rows = [_connection(row) for row in found.rows]
-        return table_view(found.raw, _CONNECTION, rows)
-
-    show(look, output, watch)
+    given = {"client_id": client_id, "host": host, "broker": broker}
+    pages = partial(ask_all, admin, "/v1/connections", ConnectionList, "connections", **given)
+    show_list(pages, _CONNECTION, _connection, output, watch)
 
 
 def _connection(row: ConnectionRow) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 
 from gateway.admin.limits import PAGE_ROWS_MAX
 from gateway.cli.contexts import context
+from gateway.cli.tables import View, show, table_view
 from keyway.terminal.exits import Exit, end
 
 if TYPE_CHECKING:
@@ -84,6 +86,22 @@ def ask_all(
     raw.pop("next", None)
     raw[field] = raw[field][:first]
     return Pages(raw, rows[:first])
+
+
+def show_list(
+    pages: Callable[[], Pages[Any]],
+    columns: Sequence[str],
+    cells: Callable[[Any], Sequence[object]],
+    output: str,
+    watch: float | None,
+) -> None:
+    """Shows a list of the node as one table. `cells`: the cells of one row."""
+
+    def look() -> View:
+        found = pages()
+        return table_view(found.raw, columns, [cells(row) for row in found.rows])
+
+    show(look, output, watch)
 
 
 def use_token_file(path: Path | None) -> None:
