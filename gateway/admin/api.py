@@ -101,7 +101,11 @@ AFTER_OFFSET = _text("after", "The `next` of the page before.", pattern="^[A-Za-
 NAME = _text("name", "Only names that hold this text.")
 TOPIC = _text("topic", "Only this topic.")
 PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
-REASON = _text("reason", "Only those parked for this.", enum=[reason.value for reason in Reason])
+REASON = _text(
+    "reason",
+    "Only records that were parked for this reason.",
+    enum=[reason.value for reason in Reason],
+)
 KEY_GLOB = _text(
     "key",
     "Only keys that match this glob (`*`, `?`), for those who may see keys.",
@@ -207,7 +211,7 @@ OPERATIONS = (
         "The virtual brokers, a page at a time.",
         BrokerList,
         optional=(
-            _text("state", "Only those in this state.", enum=["up", "silent"]),
+            _text("state", "Only brokers in this state.", enum=["up", "silent"]),
             AFTER_BROKER,
             _limit(PAGE_ROWS_MAX),
         ),
@@ -216,7 +220,7 @@ OPERATIONS = (
     Operation(
         "GET",
         "/v1/nodes/proof",
-        "A node proves to another one who it is, before that passes on a token.",
+        "A node proves to another node who it is, before that node passes on a token.",
         NodeProof,
         query=(_text("nonce", "A random number.", minLength=16, maxLength=NONCE_CHARS_MAX),),
         optional=(_text("caller", "The name of the token that is to be passed on."),),
@@ -259,9 +263,11 @@ OPERATIONS = (
         ConnectionList,
         optional=(
             CLIENT_ID,
-            _text("host", "Only those of this host."),
+            _text("host", "Only connections from this host."),
             _text(
-                "broker", "Only those to this one, or `bootstrap`.", pattern="^([0-9]+|bootstrap)$"
+                "broker",
+                "Only connections to this broker, or to `bootstrap`.",
+                pattern="^([0-9]+|bootstrap)$",
             ),
             AFTER_ID,
             _limit(PAGE_ROWS_MAX),
@@ -407,7 +413,7 @@ OPERATIONS = (
         StatusRow,
         optional=(
             _text("link", "Only this link, like `ams-level-1`."),
-            _text("topic", "Only this one of the topics of a link."),
+            _text("topic", "Only this topic of each link."),
         ),
         whole=True,
     ),
@@ -439,9 +445,9 @@ OPERATIONS = (
         "The last changes and refusals, the latest first, a page at a time.",
         AuditList,
         optional=(
-            _text("who", "Only those of this token."),
-            _text("group", "Only those of this group."),
-            _text("action", "Only this action."),
+            _text("who", "Only acts with this token."),
+            _text("group", "Only acts on this group."),
+            _text("action", "Only acts of this kind."),
             AFTER_ID,
             _limit(PAGE_ROWS_MAX),
         ),
@@ -452,7 +458,7 @@ OPERATIONS = (
     Operation(
         "POST",
         "/v1/login",
-        "Open a browser's session with a token; it is in a cookie.",
+        "Open a browser's session with a token; a cookie names the session.",
         CallerRow,
         body=LoginBody,
         role=None,

@@ -185,7 +185,7 @@ def _fault(operation: Operation, answer: object) -> str:
     try:
         operation.answer.model_validate(answer)
     except ValidationError as error:
-        return f"its answer is another one: {error.errors()[0]['loc']}"
+        return f"its answer has another form: {error.errors()[0]['loc']}"
     return ""
 
 

@@ -37,7 +37,7 @@ REPARTITION_OPERATIONS = (
     Operation(
         "POST",
         "/v1/repartitions/abort",
-        "Give it up, while clients have not seen the new partitions: they stay hidden.",
+        "Give a repartition up, while clients have not seen the new partitions: they stay hidden.",
         RepartitionRow,
         body=AbortBody,
         role=Role.ADMIN,

@@ -25,7 +25,9 @@ _NODE = ("NODE", "STATE", "REST", "OWNS", "MOVING", "HEARD-MS")
 _LOOK_S = 0.2
 _WAIT_S_MAX = 60.0
 
-NodeArgument = Annotated[str, typer.Argument(help="Its name: nodes.id of its keyway.yaml.")]
+NodeArgument = Annotated[
+    str, typer.Argument(help="The name of the node: nodes.id in its keyway.yaml.")
+]
 WaitOption = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait until the virtual brokers have moved.")
 ]
@@ -96,7 +98,8 @@ def node_undrain(
 def node_move(
     broker: Annotated[int, typer.Argument(min=0, help="The id of the virtual broker.")],
     node: Annotated[
-        str | None, typer.Argument(help="Its next owner; without it, Keyway chooses again.")
+        str | None,
+        typer.Argument(help="The next owner of the broker; without it, Keyway chooses again."),
     ] = None,
     wait: WaitOption = True,
     seconds: WaitSeconds = _WAIT_S_MAX,

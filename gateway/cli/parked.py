@@ -77,7 +77,7 @@ class ReleaseAction(StrEnum):
 
 
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", help="Only those parked for this reason: rejected, ...")
+    str | None, typer.Option("--reason", help="Only records parked for this reason: rejected, ...")
 ]
 KeyOption = Annotated[
     str | None,

@@ -23,11 +23,11 @@ def user(
         typer.Option(
             min=ITERATIONS_MIN,
             max=ITERATIONS_MAX,
-            help="Of the hash; more make guessing slower, and logins with PLAIN, too.",
+            help="Iterations of the hash; more make guessing slower, and logins with PLAIN, too.",
         ),
     ] = 8_192,
     new: Annotated[
-        bool, typer.Option("--new", help="Print a whole file: its first lines, too.")
+        bool, typer.Option("--new", help="Print a whole file, with its first lines.")
     ] = False,
 ) -> None:
     """Hash a client's password, and print its entry for a `users_file`. Nothing is stored. The

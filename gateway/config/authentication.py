@@ -59,7 +59,7 @@ class BearerSection(Section):
     issuer: Annotated[str, Field(min_length=1)]
     """The claim `iss` of good tokens."""
     audience: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
-    """Of the claim `aud` one at least has to be here."""
+    """At least one value of the claim `aud` has to be here."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = (
         Algorithm.RS256,
         Algorithm.ES256,
@@ -116,7 +116,7 @@ class AuthenticationSection(Section):
     @model_validator(mode="after")
     def _whole(self) -> AuthenticationSection:
         if len(set(self.mechanisms)) < len(self.mechanisms):
-            raise ValueError("mechanisms: one is there twice")
+            raise ValueError("mechanisms: a mechanism is listed twice")
         if Mechanism.CERTIFICATE in self.mechanisms and len(self.mechanisms) > 1:
             raise ValueError("mechanisms: CERTIFICATE stands alone")
         users = any(mechanism in _WITH_USERS for mechanism in self.mechanisms)

@@ -53,7 +53,7 @@ class LimitSection(Section):
     them for itself.
     """
     connections: _Connections | None = None
-    """Connections at a time; one more is closed. Without it: no limit, as with all that follow."""
+    """Connections at a time; one more is closed. None: no limit, here and in all options below."""
     requests_per_s: _Requests | None = None
     """Requests a second."""
     bytes_in_per_s: _Bytes | None = None
@@ -63,7 +63,7 @@ class LimitSection(Section):
     share_sessions: _Sessions | None = None
     """Open share sessions; one more is answered with SHARE_SESSION_LIMIT_REACHED."""
     burst_s: Annotated[int, Field(ge=1, le=60, json_schema_extra={"unit": "seconds"})] = 1
-    """After a pause so many seconds' worth of requests and bytes may come at once."""
+    """After a pause, the requests and bytes of this many seconds may come at once."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> LimitSection:

@@ -82,7 +82,9 @@ class GroupSection(Section):
             json_schema_extra={"limits": "`earliest`, `latest`, or like `by_duration:P1DT12H`"},
         ),
     ] = "latest"
-    """Start of a new group: the first record, the next one, or those of so long ago."""
+    """Start of a new group: the first record, the next one, or the first one that is younger than a
+    duration.
+    """
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """`read_uncommitted` adds the records of aborted transactions."""
     span_max: Annotated[
@@ -92,7 +94,7 @@ class GroupSection(Section):
     held_max: Annotated[int, Field(ge=0, le=4_194_304, json_schema_extra={"unit": "records"})] = (
         Policy().held_max
     )
-    """Records that wait aside while other keys go on, of one partition: parked ones and others."""
+    """Records of one partition that wait aside while other keys go on: parked and others."""
     window_records: Annotated[int, Field(ge=1, le=1_048_576)] | None = None
     """Limit of unsettled records of the span, of one partition. Without it: the span alone."""
     in_flight_per_member_max: Annotated[
@@ -102,7 +104,7 @@ class GroupSection(Section):
     prefetch_per_key: Annotated[
         int, Field(ge=1, le=1_000, json_schema_extra={"unit": "records"})
     ] = 1
-    """Records of one key in flight. Above 1, a failed one brings back those behind it."""
+    """Records of one key in flight. Above 1, a failed record brings back the records behind it."""
     lock_duration_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 30_000
     """A record that is not acknowledged by then is delivered again."""
     renew_acknowledge: bool = True

@@ -30,8 +30,8 @@ class ServerNamesSection(Section):
     ]
     """The name of first contact: `bootstrap.servers` of clients."""
     broker: Annotated[str, Field(max_length=230, json_schema_extra={"limits": "with one `{id}`"})]
-    """The names of virtual brokers, such as `broker-{id}.kafka.example`. Of several nodes each has
-    names of its own.
+    """The names of virtual brokers, such as `broker-{id}.kafka.example`. Each of several nodes
+    has names of its own.
     """
     advertised_port: Port | None = None
     """The port that clients are told, where a load balancer has another. Without it:
@@ -115,7 +115,7 @@ class ListenSection(ListenerSection):
     broker n has the id n + s * 1,000,000, and the port `port_base` + s * `port_step` + n.
     """
     port_step: Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"unit": "ports"})] = 1_000
-    """Ports from one slot to the next."""
+    """The distance between the ports of two slots that follow each other."""
     frame_bytes_max: Annotated[int, Field(ge=1024, le=2_000_000_000)] = FRAME_BYTES_MAX
     """Limit of one Produce request, as `socket.request.max.bytes` of Kafka. Any other request may
     have 16 MiB.
@@ -127,7 +127,7 @@ class ListenSection(ListenerSection):
         if not isinstance(raw, list):
             return raw
         if not raw:
-            raise ValueError("a list of listeners needs one at least")
+            raise ValueError("a list of listeners needs at least one listener")
         return {"listeners": raw}
 
     @model_validator(mode="after")

@@ -19,11 +19,13 @@ class StateSection(Section):
     that Sentinels name. Without it an embedded Redis keeps its file in `directory`.
     """
     directory: Path = Path("keyway-data")
-    """Of the embedded Redis; relative to the working directory of the node."""
+    """The folder of the embedded Redis; relative to the working directory of the node."""
     commit_interval_ms: Millis = 5_000
     """Interval of commits to Kafka. A lost Redis brings back the records settled since the last."""
     deleted_topics_interval_ms: Millis = DELETED_TOPICS_MS
-    """From one look for deleted topics to the next. Two that miss a topic delete its state."""
+    """The pause between two looks for deleted topics. When two looks in a row miss a topic, its
+    state is deleted.
+    """
 
 
 class NodesSection(Section):
@@ -38,7 +40,7 @@ class NodesSection(Section):
             json_schema_extra={"limits": "1 to 64 letters, digits or `._-`"},
         ),
     ] = None
-    """The name of this node, another one for each. Without it the node stands alone."""
+    """The name of this node; each node has another name. Without it the node stands alone."""
 
 
 class RegistryViewSection(Section):

@@ -207,7 +207,7 @@ class EmbeddedRedis:
             os.close(file)
             raise SetupError(
                 f"{self.directory} is in use by another Keyway (process {owner}): "
-                "stop that one, or give this one another data directory"
+                "stop that one, or give this node another data directory"
             )
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)

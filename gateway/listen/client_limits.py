@@ -72,7 +72,7 @@ class ClientLimits:
                 principal=who.principal,
                 client_id=who.client_id,
                 address=who.address,
-                detail="each further one is counted in /v1/limits and /metrics",
+                detail="each further connection is counted in /v1/limits and /metrics",
             )
         return False
 

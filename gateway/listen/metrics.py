@@ -151,7 +151,7 @@ class TopicTrafficCollector(Collector):
         yield bytes_by_topic(
             self._produced,
             "produced",
-            "Bytes of records in Produce requests, by topic, also of those that upstream refuses",
+            "Bytes of records in Produce requests by topic, refused requests included",
         )
         yield bytes_by_topic(
             self._fetched, "fetched", "Bytes of records in Fetch responses to clients, by topic"

@@ -161,7 +161,7 @@ class KeyFilters:
             if wanted > FILTER_SETS_BYTES_MAX:
                 raise TooManyRules(
                     f"the key filters of all groups would take {wanted} bytes of memory:"
-                    f" at most {FILTER_SETS_BYTES_MAX}; remove those that no group needs"
+                    f" at most {FILTER_SETS_BYTES_MAX}; remove the filters that no group needs"
                 )
             await self._table.write({group: rules})
             await self._log.tell_filters()

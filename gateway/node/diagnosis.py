@@ -157,7 +157,7 @@ def _release(brokers: Sequence[Broker]) -> Finding:
     if not _has(oldest, key, version):
         return fault(
             "version",
-            f"Kafka {release}: it does not read topics by their ids",
+            f"Kafka {release}: this release does not read topics by their ids",
             "Key-Shared groups need Kafka 3.1 or later; plain clients work",
         )
     return ok("version", f"Kafka {release}")

@@ -43,7 +43,7 @@ def of_nodes(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
     if not others:
         yield ok(
             "nodes",
-            f"no other node lives in this Redis than {ours.id}, if that; those that should have"
+            f"no node but perhaps {ours.id} lives in this Redis; if others should, they have"
             " another state.redis_url, or another database",
         )
         return
@@ -64,7 +64,7 @@ def _settings(ours: Ours, others: Sequence[OtherNode]) -> Iterator[Finding]:
                     "settings of nodes",
                     f"node {node.id} has another {name}: {node.agreed[name]}, here"
                     f" {ours.agreed[name]}; this node will not start",
-                    "give both the same, or this one another Redis",
+                    "give both nodes the same value, or give this node another Redis",
                 )
     others_groups = [other.id for other in others if other.settings != ours.settings]
     if others_groups:

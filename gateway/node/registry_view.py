@@ -130,9 +130,9 @@ class View(Collector):
                 async with asyncio.timeout(VIEW_SILENT_S_MAX):
                     line = await reader.readline()
             except TimeoutError:
-                return f"it was silent for {VIEW_SILENT_S_MAX:.0f} s"
+                return f"the process was silent for {VIEW_SILENT_S_MAX:.0f} s"
             if not line:
-                return "it ended: its last lines in the log say why"
+                return "the process ended: its last lines in the log say why"
             beat: dict[str, Any] = json.loads(line)
             if "failure" in beat:
                 return str(beat["failure"])

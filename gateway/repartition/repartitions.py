@@ -163,7 +163,9 @@ class Repartitions:
         if record.holds:
             await run.look(now_ms)
         if not self._alone:
-            run.reasons = ("several nodes share this Redis: one that stands alone can go on",)
+            run.reasons = (
+                "several nodes share this Redis: only a node that stands alone can go on",
+            )
             return
         if record.phase is Phase.SHOWN:
             run.close_late_ones()
@@ -279,7 +281,9 @@ class Repartitions:
         plan = planned(facts, after, known, unordered)
         refusals = list(plan.refusals)
         if not self._alone:
-            refusals.append("several nodes share this Redis: only one that stands alone can do it")
+            refusals.append(
+                "several nodes share this Redis: only a node that stands alone can do it"
+            )
         if len(self.running) >= RUNNING_MAX and topic not in self.running:
             refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
         return replace(plan, refusals=tuple(refusals)), facts.topic_id

@@ -42,7 +42,9 @@ class NodesCollector(Collector):
             owners.pushes,
         )
         yield GaugeMetricFamily(
-            "keyway_nodes_generation", "Of the routing content, as it knows it", owners.generation
+            "keyway_nodes_generation",
+            "Generation of the routing content, as the node knows it",
+            owners.generation,
         )
         said = {row.node.id: row.facts.get(ADOPTED) for row in owners.rows if row.alive_ms > 0}
         yield GaugeMetricFamily(

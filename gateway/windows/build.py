@@ -182,7 +182,7 @@ def window_troubles(waiting: WaitingWindows, failing: list[str]) -> list[Trouble
         found.append(
             Trouble(
                 f"{len(held_up)} windows are held up by one record, the first: {place} at offset"
-                f" {holder_of(one)}; `keyway group parked` lists parked ones"
+                f" {holder_of(one)}; `keyway group parked` lists parked records"
             )
         )
     return found

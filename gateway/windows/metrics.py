@@ -94,7 +94,9 @@ class WindowCollector(Collector):
         cursor = Rows("keyway_window_cursor", "Next offset not settled", names)
         said = "Offsets from the oldest record that is not aside to the last one read"
         span = Rows("keyway_window_span", said, names)
-        said = "Unsettled records that the others have passed: parked, waiting, or behind those"
+        said = (
+            "Unsettled records that the others have passed: parked, waiting, or behind such records"
+        )
         aside = Rows("keyway_window_aside_records", said, names)
         said = "Records aside, as a part of held_max; at 1 the others go no further than the span"
         aside_ratio = Rows("keyway_window_aside_ratio", said, names)

@@ -237,7 +237,7 @@ class MessagesSection(Section):
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     """With Kafka's transactions, or without them: then a crash repeats records."""
     trigger_interval_ms: Annotated[int, Field(ge=0)] = 1_000
-    """From one batch to the next; 0: at once."""
+    """The pause between two batches; 0: none."""
     records_per_batch_max: Annotated[int, Field(ge=1)] = 400_000
     """Limit of one batch of a link."""
     bytes_per_batch_max: Annotated[
@@ -270,8 +270,8 @@ class MessagesSection(Section):
     dead_letter_topic: Name = "_keyway-refused"
     """The topic on the target for `on_refused: dead_letter`."""
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = 60_000
-    """Kafka ends a transaction of a killed link after so long. A link's own last an eighth of it
-    at most, and 5 s.
+    """After this time Kafka ends the transaction of a killed link. A link's own transactions last
+    at most an eighth of it, and at most 5 s.
     """
     pipeline: Path | None = None
     """A pipeline file. Every fresh record goes through its steps on the way out of its cluster."""
@@ -308,8 +308,8 @@ class OffsetsSection(Section):
     apply: bool = True
     """False: entries are distributed, and `keyway offsets apply` commits them."""
     empty_ms: Annotated[int, Field(ge=0)] = 30_000
-    """A group is moved away from a position that it has committed itself after so long without
-    members: it may only be restarted.
+    """A group that has committed a position itself is moved away from it only after this time
+    without members: before that, it may only be restarting.
     """
     rewind: bool = False
     """True: a reset to an earlier offset on the source is followed, too."""
@@ -318,7 +318,7 @@ class OffsetsSection(Section):
     flags_in_metadata: bool = False
     """True: the copy flags are in the commit metadata, too."""
     interval_ms: Millis = 1_000
-    """From one round to the next."""
+    """The pause between two rounds."""
     state_directory: Path = Path("keyway-distribution")
     """The index of each cluster's records, a file that a restart reads instead of the logs. It can
     be deleted.
@@ -351,7 +351,7 @@ class SchemasSection(Section):
     state_topic: StateTopic = SCHEMAS_TOPIC
     """Ledger and status: a compacted topic on every cluster."""
     lease_session_ms: Millis = 10_000
-    """A killed process gives way to the next one after so long."""
+    """After this time a killed process gives way to the next one."""
     metrics_port: Port | None = None
     """Prometheus, on loopback. Without it: no metrics."""
 

@@ -27,7 +27,7 @@ WatchOption = Annotated[
         "-w",
         min=WATCH_S_MIN,
         metavar="[SECONDS]",
-        help=f"Show it again and again, every {WATCH_S:g} seconds or so many, until Ctrl-C.",
+        help=f"Repeat the answer until Ctrl-C, every {WATCH_S:g} seconds or as many as given.",
     ),
 ]
 

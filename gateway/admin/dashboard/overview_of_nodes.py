@@ -77,7 +77,7 @@ def _together(node: str, own: bytes, replies: Sequence[Reply]) -> bytes:
                 answers[reply.node] = reply.answer
                 continue
             except ValidationError as error:
-                reason = f"its answer is another one: {error.errors()[0]['loc']}"
+                reason = f"its answer has another form: {error.errors()[0]['loc']}"
         unanswered.append({"node": reply.node, "reason": reason[:REASON_CHARS_MAX]})
     merged = nodes_at_a_glance.overview(answers, unanswered, OVERVIEW_GROUPS_MAX)
     return json.dumps(merged, separators=(",", ":")).encode()

@@ -39,7 +39,7 @@ def test_server_names_share_a_port_base() -> None:
 
 
 FAULTS: list[tuple[Any, str]] = [
-    ([], "a list of listeners needs one at least"),
+    ([], "a list of listeners needs at least one listener"),
     ([{"host": "::1"}], "listeners.0.name is needed"),
     ([{"name": "a"}, {"name": "a"}], "two are named 'a'"),
     ([{"name": "a"}, {"name": "b"}], "have one bootstrap_port, 9192"),
