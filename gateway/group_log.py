@@ -28,11 +28,11 @@ class GroupLog:
             _write([line])
 
     def write_due(self) -> None:
-        """To be called a few times a second."""
+        """Writes the lines that are due. Called a few times a second."""
         _write(self._lines.due(self.now_ms()))
 
     def write_rest(self) -> None:
-        """At stop."""
+        """Writes what is left, when the node stops."""
         _write(self._lines.rest())
 
 

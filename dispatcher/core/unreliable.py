@@ -107,7 +107,7 @@ class Unreliable:
 
     @property
     def front(self) -> int:
-        """Nothing goes aside."""
+        """The cursor: nothing goes aside."""
         return self.cursor
 
     @property
@@ -187,7 +187,7 @@ class Unreliable:
         return list(dict.fromkeys(waiting))
 
     def held(self) -> Held:
-        """Nothing: a record is settled when it is sent."""
+        """Nothing is held: a record is settled when it is sent."""
         return Held(0, 0, 0, 0)
 
     def stats(self) -> WindowStats:

@@ -36,7 +36,7 @@ _REALM = {"WWW-Authenticate": 'Bearer realm="keyway"'}
 
 
 class Refused(HTTPException):
-    """Not an error of the request: the caller may not do this."""
+    """The caller may not do this; the request itself has no error."""
 
 
 def unknown_group(name: str) -> HTTPException:

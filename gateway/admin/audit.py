@@ -97,7 +97,7 @@ class Audit:
             self._write_strangers(self._strangers.due(self.now_ms()))
 
     async def write_rest(self) -> None:
-        """At stop."""
+        """Writes what is left, when the node stops."""
         self._write_strangers(self._strangers.rest())
 
     def _write_strangers(self, lines: Iterable[Line]) -> None:

@@ -161,7 +161,9 @@ async def _own(endpoint: Endpoint, request: Request) -> Response | HTTPException
 def _nowhere(
     own: HTTPException | OperationError, replies: Sequence[Reply], unanswered: Sequence[Row]
 ) -> Exception:
-    """No node has it. A node that does not answer may have it, so that is no 404."""
+    """The answer when no node has what was asked for. A node that does not answer may have it, so
+    that is no 404.
+    """
     if unanswered and _status(own) in _NOT_HERE:
         names = "; ".join(f"node {silent['node']!r}: {silent['reason']}" for silent in unanswered)
         return HTTPException(503, f"{_text(own)} at the nodes that answer; {names}")
@@ -180,7 +182,7 @@ def _text(error: Exception) -> str:
 
 
 def _fault(operation: Operation, answer: object) -> str:
-    """Why it cannot be put together with others; "": it can."""
+    """Why an answer cannot be put together with others; "": it can."""
     assert operation.answer is not None
     try:
         operation.answer.model_validate(answer)

@@ -115,8 +115,8 @@ def _place(row: tuple[TopicPartition, KeyStats]) -> tuple[str, int, int]:
 
 
 async def _of_key(windows: list[Window], key: bytes) -> Found:
-    """Where it has unsettled records; or else, per topic, where it would go in the first partition
-    that is up: all windows of a topic have the same members.
+    """Where the key has unsettled records, or else, per topic, where its records would go in the
+    first partition that is up: all windows of a topic have the same members.
     """
     busy: Found = []
     idle: dict[str, tuple[TopicPartition, KeyStats]] = {}

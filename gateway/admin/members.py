@@ -22,7 +22,7 @@ from gateway.windows.table import WindowTable
 
 
 class _Figures(NamedTuple):
-    """By member id, over all partitions that are in memory."""
+    """The figures of members by id, over all partitions that are in memory."""
 
     ready_keys: Counter[str]
     in_flight: Counter[str]

@@ -183,8 +183,8 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
 
 
 def _guarded(route: Route, parts: RestParts) -> Route:
-    """Behind the guard, as its one row in the table says. A route without a row is a page that has
-    nothing of the node in it, and says so (`include_in_schema=False`).
+    """The route behind the guard, as its one row in the table says. A route without a row is a page
+    that has nothing of the node in it, and says so (`include_in_schema=False`).
     """
     if not route.include_in_schema:
         return route

@@ -381,7 +381,7 @@ class FilterPreview(Row):
 
 
 class HealthRow(Row):
-    """Beside these, figures of the node."""
+    """The health of the node, and figures beside these fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 

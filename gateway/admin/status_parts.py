@@ -86,7 +86,7 @@ def _topics(reader: JsonReader, topic: str | None) -> str:
 def some_offsets(
     text: bytes, *, wanted: Mapping[str, str], after: RowKey | None, limit: int
 ) -> Part:
-    """At most `limit` rows behind `after`, those with the `wanted` fields."""
+    """At most `limit` rows behind `after` that have the `wanted` fields."""
     page: list[RowKey] = []
     more = False
 

@@ -31,7 +31,7 @@ def topic_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
 
 
 async def _topics_read(offsets: GroupOffsets, lags: Lags, caller: Caller) -> dict[str, _OnTopic]:
-    """By name, with the groups that subscribe to it or have a position in it."""
+    """Topics by name, each with the groups that subscribe to it or have a position in it."""
     read: dict[str, _OnTopic] = {}
     for at, group in enumerate(offsets.groups.all(), 1):
         if caller.sees(group.name):

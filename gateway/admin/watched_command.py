@@ -73,7 +73,7 @@ class WatchedCommand:
         return self._outcome
 
     async def run(self) -> None:
-        """Until it is cancelled: the node stops, and the waiting callers are told."""
+        """Runs until it is cancelled: the node stops, and the waiting callers are told."""
         try:
             while True:
                 await self._wanted.wait()

@@ -236,7 +236,7 @@ def top(
 
 
 def _watch(live: Live, admin: str, every_s: float, now: Overview) -> None:
-    """Until `q` or Ctrl-C."""
+    """Shows the picture until `q` or Ctrl-C."""
     sorts, speed = list(SORTS), None
     while True:
         size = live.console.size

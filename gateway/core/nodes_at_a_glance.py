@@ -131,7 +131,9 @@ def history(answers: Sequence[Row]) -> Row:
 
 
 def _columns_of_time(rows: Sequence[Row]) -> Row:
-    """At the times of the first that has any; of the others the sample that is nearest."""
+    """The columns at the times of the first node that has any. Of each other node the nearest
+    sample is taken.
+    """
     rows = [row for row in rows if row["at_ms"]] or list(rows[:1])
     own, *others = rows
     merged = {name: list(column) for name, column in own.items() if isinstance(column, list)}

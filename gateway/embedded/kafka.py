@@ -168,7 +168,7 @@ class KafkaCluster:
         return self
 
     def wait_ready(self) -> None:
-        """Until every running broker answers Metadata with all running brokers in it. Raises
+        """Waits until every running broker answers Metadata with all running brokers in it. Raises
         SetupError.
         """
         up = [broker for broker in self.brokers if broker.running]

@@ -43,7 +43,9 @@ class Admission:
         return False
 
     def ended(self, clients: int) -> int:
-        """How many clients were refused while the node was full. 0 if it still is, or never was."""
+        """How many clients were refused while the node was full. 0 if the node still is full, or
+        never was.
+        """
         if clients > self.clients_max * ADMIT_AGAIN_SHARE:
             return 0
         refused, self.refused = self.refused, 0

@@ -89,7 +89,7 @@ class BearerTokens:
         return judged(claims, self.settings.rules, self._wall_s()), thumbprint
 
     def remaining_s(self, bearer: Bearer) -> float:
-        """Until the token is refused."""
+        """Seconds until the token is refused."""
         return bearer.expires_s + self.settings.rules.skew_s - self._wall_s()
 
     async def fetch_forever(self) -> None:
@@ -137,7 +137,7 @@ class BearerTokens:
     # -------------------------------------------------------------------------------------- keys
 
     async def _fetch(self) -> None:
-        """At most once in a while: strangers can name any key."""
+        """Fetches the keys, at most once in a while: strangers can name any key."""
         async with self._fetching:
             loop = asyncio.get_running_loop()
             if loop.time() < self._fetch_not_before:

@@ -36,7 +36,7 @@ class Bounded(Protocol):
 
     @property
     def waits_for_request(self) -> bool:
-        """Nothing but the client's own bytes is missing."""
+        """Whether nothing but the client's own bytes is missing."""
 
     def refuse(self, reason: Refused, held_bytes: int) -> None:
         """Closes it at once."""

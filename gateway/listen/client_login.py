@@ -81,7 +81,7 @@ class LoggedIn(Protocol):
     def end_session(self, why: SessionEnd) -> None: ...
 
     def alone(self) -> AbstractAsyncContextManager[Ask]:
-        """Nothing else goes upstream inside."""
+        """Inside the block nothing else goes upstream."""
 
 
 class LoginRefused(Exception):
@@ -142,7 +142,7 @@ class ClientLogin:
     # -------------------------------------------------------------------------- by certificate
 
     def begin(self, client: str, tls: TlsFacts | None) -> bool:
-        """At the start of the connection. False: the client is refused."""
+        """Called at the start of the connection. False: the client is refused."""
         self._client = client
         if self.authentication.settings.mechanisms:
             return True
@@ -365,7 +365,7 @@ class ClientLogin:
         self._expiry = loop.call_later(seconds, self._end, SessionEnd.EXPIRED)
 
     def _session_begins(self) -> int:
-        """How many milliseconds it lasts; 0: it does not end."""
+        """Begins a session, and returns how many milliseconds it lasts; 0: it does not end."""
         lifetime_ms = self.authentication.settings.session_lifetime_ms
         left_s = None
         if self.authentication.tokens is not None and self._signed_by is not None:

@@ -456,7 +456,7 @@ class ClientConnection:
         self.sockets.let_client_go()
 
     def _finish(self) -> None:
-        """Nothing more is done for this client."""
+        """Ends the connection: nothing more is done for this client."""
         self.sockets.over = True
         self._put_on(None)
         self._muting.end()

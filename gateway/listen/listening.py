@@ -29,7 +29,7 @@ class Listening:
 
     @property
     def all(self) -> Mapping[str, Listeners]:
-        """By name; the first is the one that a node names where it names one only."""
+        """All listeners by name. The first is the one that a node names where it names only one."""
         return self._open
 
     def addresses(self, listener: str | None = None) -> Addresses:
@@ -45,7 +45,9 @@ class Listening:
         return {**self.addresses(name), **elsewhere} if elsewhere else self.addresses(name)
 
     def show_elsewhere(self, addresses: Mapping[str, Addresses]) -> None:
-        """From now on clients are told these, by listener, in the place of this node's own."""
+        """From now on clients are told these addresses, by listener, in place of this node's
+        own.
+        """
         self._elsewhere = addresses
 
     def open(self, accept: AcceptAt, tasks: asyncio.TaskGroup, brokers: Iterable[int]) -> None:

@@ -99,7 +99,9 @@ class ServerCollector(Collector):
 
 @dataclass(slots=True, eq=False)
 class LimitsCollector(Collector):
-    """By rule of `limits`: an account of its own for each principal would be a series for each."""
+    """The use of limits by rule of `limits`: an account of its own for each principal would be a
+    series for each.
+    """
 
     accounts: Accounts
 

@@ -111,7 +111,7 @@ class SocketPair:
     # --------------------------------------------------------------------------------------- ending
 
     def let_client_go(self) -> None:
-        """After the bytes that were written to it."""
+        """Ends the client's connection after the bytes that were written to it."""
         if self.client is not None and not self.client.is_closing():
             self.client.close()
             self._abort_later(self.client)

@@ -17,7 +17,9 @@ _T = TypeVar("_T")
 
 
 def stat_of(path: Path) -> object:
-    """Behind symbolic links: Kubernetes changes the files of a secret by one of these."""
+    """What is known of the file behind symbolic links: Kubernetes changes the files of a secret by
+    one of these.
+    """
     try:
         found = path.stat()
     except OSError as error:

@@ -17,8 +17,8 @@ log = structlog.get_logger("keyway.node")
 async def run_parts(
     parts: Sequence[Part[Any]], tasks: asyncio.TaskGroup, stop: asyncio.Event
 ) -> None:
-    """Until `stop` is set, which may be before all parts have started. `tasks` is entered here; a
-    part that fails ends the node with an ExceptionGroup.
+    """Runs the parts until `stop` is set, which may be before all parts have started. `tasks` is
+    entered here; a part that fails ends the node with an ExceptionGroup.
     """
     started: list[Part[Any]] = []
     background: list[asyncio.Task[None]] = []

@@ -83,7 +83,7 @@ class View(Collector):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry-view")
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs the view until it is cancelled."""
         loop, pause_s = asyncio.get_running_loop(), VIEW_RETRY_S_MIN
         try:
             while True:

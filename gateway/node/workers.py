@@ -79,8 +79,8 @@ class Workers:
         self._children: dict[int, Popen[bytes]] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, and all have ended. Raises StartError (in a group) for a worker that
-        cannot start for the first time.
+        """Runs the workers until `stop` is set and all have ended. Raises StartError (in a group)
+        for a worker that cannot start for the first time.
         """
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -223,7 +223,9 @@ class GroupOffsets:
         return {name: known[name] for name in names if name in known and known[name].partitions}
 
     async def topics_by_id(self, ids: set[str]) -> dict[str, Topic]:
-        """By the text of their ids; topics that are gone are left out. Raises StateUnavailable."""
+        """Topics by the text of their ids; topics that are gone are left out. Raises
+        StateUnavailable.
+        """
         names = dict(self.upstream.topology.names)
         unknown = [topic_id_bytes(text) for text in ids if topic_id_bytes(text) not in names]
         with _upstream_answers():

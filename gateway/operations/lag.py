@@ -125,7 +125,7 @@ class Lags:
             await self._pause(int(portions.worked_s * 1_000))
 
     def on_look(self, tell: Callable[[Portions], Awaitable[None]]) -> None:
-        """After each look at all groups."""
+        """The callback is called after each look at all groups."""
         self._told.append(tell)
 
     async def _tell(self, portions: Portions) -> None:
@@ -140,7 +140,9 @@ class Lags:
         self._watched.set()
 
     async def _pause(self, took_ms: int) -> None:
-        """Until the next look. A look at many windows costs: it takes a small part of the time."""
+        """Waits until the next look, so that looks take a small part of the time: a look at many
+        windows costs.
+        """
         self._watched.clear()
         least_ms = min(LAG_MS, max(LAG_WATCHED_MS, LAG_PAUSE_FACTOR * took_ms))
         await asyncio.sleep(least_ms / 1000)
@@ -181,7 +183,9 @@ class Lags:
             raise failure
 
     async def refresh_group(self, group: str) -> None:
-        """At one group, for a waiting caller; figures that come too late stay as they were."""
+        """Looks at one group, for a waiting caller. Figures that come too late stay as they
+        were.
+        """
         try:
             async with asyncio.timeout(LAG_REFRESH_S_MAX):
                 await self._refresh_group(group)

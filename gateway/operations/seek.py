@@ -68,9 +68,9 @@ class Seeks:
         topic: str | None = None,
         partitions: Sequence[int] | None = None,
     ) -> list[Move]:
-        """By topic and partition; without `topic`, of all topics that the group has a position in
-        or subscribes to. Raises GroupUnknown, PartitionUnknown (for a `topic` that is not there),
-        StateUnavailable.
+        """The moves, by topic and partition; without `topic`, of all topics that the group has a
+        position in or subscribes to. Raises GroupUnknown, PartitionUnknown (for a `topic` that is
+        not there), StateUnavailable.
         """
         known = await self.offsets.require(group)
         positions = await self.offsets.positions(group)

@@ -26,7 +26,7 @@ class FailingReads:
         return self._by_topic.get(source.tp.topic, {}).get(FetchPosition(source, position))
 
     def failing_partitions(self) -> int:
-        """How many cannot be read at the moment."""
+        """How many partitions cannot be read at the moment."""
         return len({place.source for places in self._by_topic.values() for place in places})
 
     def failed(self, place: FetchPosition, code: int, reason: str, end: int) -> None:

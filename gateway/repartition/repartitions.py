@@ -97,7 +97,7 @@ class Repartitions:
     # ------------------------------------------------------------------------------------ the clock
 
     async def load(self) -> bool:
-        """Before clients come. False: Redis is away; `run` asks again."""
+        """Loads the records before clients come. False: Redis is away, and `run` asks again."""
         try:
             records = await self._table.load()
         except StateUnavailable as away:
@@ -109,7 +109,7 @@ class Repartitions:
         return True
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while not cancelled():
             if not self._holds.loaded:
                 await asyncio.sleep(0 if await self.load() else LOAD_AGAIN_S)

@@ -134,7 +134,7 @@ class RunningTopic:
     # ---------------------------------------------------------------------------------------- looks
 
     async def look(self, redis_ms: int) -> None:
-        """At the ends of all logs; then every record may go out that this allows."""
+        """Looks at the ends of all logs; then every record may go out that this allows."""
         self._clock_ahead_ms = redis_ms - monotonic_ms()
         asked_ms = monotonic_ms()
         self.ends = await self._log_ends()

@@ -29,7 +29,7 @@ class RepartitionTable:
         self._script = resources.files("gateway.repartition").joinpath("table.lua").read_text()
 
     async def load(self) -> dict[str, Repartition]:
-        """By topic."""
+        """All records, by topic."""
         async with _answers():
             rows: dict[Any, Any] = await self._redis.hgetall(KEY)
         found = {}

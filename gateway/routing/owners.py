@@ -63,7 +63,7 @@ class Owners(Protocol):
         ...
 
     def endpoints(self) -> Mapping[int, Endpoints]:
-        """Where clients find the owners; of a node that stands alone: nothing else than itself."""
+        """Where clients find the owners. A node that stands alone names only itself."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
@@ -244,7 +244,7 @@ class SharedOwners:
                 log.warning("joined_later", reason=str(error))
 
     async def run(self) -> None:
-        """Until cancelled. Raises CannotJoin when another process has become this node."""
+        """Runs until cancelled. Raises CannotJoin when another process has become this node."""
         while not cancelled():
             self._look.clear()
             try:

@@ -53,7 +53,7 @@ class SharedTopics:
         return reflects(self.known, shown)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while not cancelled():
             try:
                 async with asyncio.timeout(BEAT_S_MAX):

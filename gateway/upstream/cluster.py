@@ -167,7 +167,7 @@ class Upstream:
         return self.topology
 
     def watch(self, topics: Iterable[str]) -> None:
-        """From the next refresh on they are part of the view, up to WATCHED_TOPICS_MAX."""
+        """From the next refresh on these topics are part of the view, up to WATCHED_TOPICS_MAX."""
         room = WATCHED_TOPICS_MAX - len(self._watched)
         new = [topic for topic in dict.fromkeys(topics) if topic not in self._watched]
         if len(new) > room:

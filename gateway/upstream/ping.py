@@ -17,7 +17,7 @@ from gateway.upstream.limits import PING_ANSWER_MS_MAX, PING_LANE, PING_MS
 
 
 async def ping_forever(upstream: Upstream) -> None:
-    """Until cancelled. `upstream` notes, and logs, silent brokers."""
+    """Pings until cancelled. `upstream` notes and logs silent brokers."""
     while True:
         await asyncio.sleep(PING_MS / 1000)
         await asyncio.gather(*(_ping(upstream, broker) for broker in upstream.topology.brokers))

@@ -58,7 +58,7 @@ class ParkedCounts:
             self._set(window.key, core.held().parked)
 
     def position_set(self, key: WindowKey) -> None:
-        """By hand: a window that starts anew has nothing parked."""
+        """The position was set by hand: a window that starts anew has nothing parked."""
         self._set(key, 0)
 
     def stored(self, group: str, counts: Mapping[WindowKey, int | None]) -> None:

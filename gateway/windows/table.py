@@ -116,7 +116,7 @@ class WindowTable:
         return list(self._by_group)
 
     def in_turn(self, count: int) -> list[Window]:
-        """At most `count` windows, others each time until it was the turn of all."""
+        """At most `count` windows, other ones each time until all have had their turn."""
         chosen = list(islice(self._windows, count))
         for key in chosen:
             self._windows[key] = self._windows.pop(key)

@@ -20,7 +20,7 @@ log = structlog.get_logger("keyway.window")
 
 
 async def run_window(window: Window, dependencies: Dependencies) -> None:
-    """Until the window is closed."""
+    """Runs the window until it is closed."""
     window.perform(window.life.start())
     work = await window.work.get()
     while work is not None:

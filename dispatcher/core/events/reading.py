@@ -37,7 +37,7 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
 
 
 def _read_ahead(state: WindowState, start: int, event: RecordsRead) -> None:
-    """From the front of the rings on."""
+    """Takes in records from the front of the rings on."""
     window = state.window
     offsets = event.offsets
     if window.front == start and start >= window.known_end:

@@ -42,7 +42,9 @@ def room(state: WindowState) -> int:
 
 
 def _room_behind(state: WindowState) -> int:
-    """From one record aside, not read again yet since a restart, to the last of its neighbours."""
+    """How many offsets there are from one record aside, not read again since a restart, to the last
+    of its neighbours.
+    """
     window = state.window
     start = window.read_position
     end = start + 1
@@ -67,7 +69,7 @@ def read_on(state: WindowState, effects: list[Effect]) -> None:
 
 
 def make_room(state: WindowState) -> None:
-    """At the end of a step: the front passes records that would hold it for long."""
+    """Called at the end of a step: the front passes records that would hold it for long."""
     window = state.window
     if window.read_position <= window.front or room(state) * READ_ROOM_DIVISOR >= state.read_ahead:
         return
@@ -104,9 +106,9 @@ def _put_front_aside(state: WindowState) -> bool:
 
 
 def watch_span(state: WindowState) -> None:
-    """At a tick: makes room if the same record was at the front of a full span at the last one, or
-    reports, once for each such record, that it holds the span. A full span whose front moves is no
-    news: reading ahead fills it.
+    """Called at a tick: makes room if the same record was at the front of a full span at the last
+    one, or reports, once for each such record, that it holds the span. A full span whose front
+    moves is no news: reading ahead fills it.
     """
     window = state.window
     if window.read_position <= window.front or not state.members or room(state) > 0:

@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Nothing is known to be kept of the event: a retriable error."""
+    """Answers an event with a retriable error: nothing is known to be kept of it."""
 
     ticket: Ticket
     why: str
@@ -83,21 +83,23 @@ class ForgetBelow:
 
 @dataclass(frozen=True, slots=True)
 class TroubleBegan:
-    """To be logged; said once for as long as the reason is the same."""
+    """Trouble to be logged, once for as long as the reason is the same."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TroubleOver:
-    """To be logged; `reason` is the last one."""
+    """The end of trouble, to be logged; `reason` is the last one."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPassed:
-    """To be logged: the log now starts behind the next offset to read."""
+    """Retention passed the window, which is to be logged: the log now starts behind the next offset
+    to read.
+    """
 
     cursor: int
     log_start: int
@@ -105,8 +107,9 @@ class RetentionPassed:
 
 @dataclass(frozen=True, slots=True)
 class PositionReset:
-    """To be logged: the log ends before `position`, which was read already (an unclean election, or
-    an offset that was set beyond the end). The window is loaded again and starts at `reset_to`.
+    """The position was reset, which is to be logged: the log ends before `position`, which was read
+    already (an unclean election, or an offset that was set beyond the end). The window is loaded
+    again and starts at `reset_to`.
     """
 
     position: int

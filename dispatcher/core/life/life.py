@@ -136,7 +136,7 @@ class WindowLife:
     # -------------------------------------------------------------------------------------- loading
 
     def start(self) -> list[Command]:
-        """Before everything else but `close`."""
+        """Called before everything else but `close`."""
         if self.state is LifeState.CLOSED:
             return []
         assert self.state is LifeState.LOADING

@@ -59,7 +59,7 @@ class Aside:
         return (bits >> (offset % STRETCH_OFFSETS)) & 1 == 1
 
     def add(self, offset: int) -> None:
-        """Behind all others."""
+        """Adds a record behind all others."""
         number = offset // STRETCH_OFFSETS
         bits = self._bits.get(number, 0)
         if bits == 0:

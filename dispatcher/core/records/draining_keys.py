@@ -28,14 +28,14 @@ class DrainingKeys:
         self.cleared = 0  # that ended: settled, given back or owned by their holder again
 
     def look_at(self, queue: KeyQueue) -> None:
-        """To be called when a key has got an owner or a holder."""
+        """Called when a key has got an owner or a holder."""
         holder = queue.holder
         if holder is not None and is_draining(queue) and queue not in self.by_key:
             self.by_key[queue] = Draining(holder.member)
             holder.member.draining += 1
 
     def end(self, touched: list[MemberQueue]) -> None:
-        """At the end of a step that touched these members, all of them that now hold less."""
+        """Called at the end of a step that touched these members, with all that now hold less."""
         if any(member.draining for member in touched):
             for queue, drain in list(self.by_key.items()):
                 if not is_draining(queue):

@@ -59,7 +59,7 @@ class LeaseBook:
         return lease
 
     def close(self, lease: Lease) -> None:
-        """Nothing of it is in flight. A session without leases is forgotten: its late
+        """Nothing of the lease is in flight. A session without leases is forgotten: its late
         acknowledgements fail.
         """
         assert lease.live == 0, f"{lease!r} is in use"
@@ -76,7 +76,7 @@ class LeaseBook:
         return [lease for lease in self.leases.values() if lease.session.member is member]
 
     def overdue(self, now_ms: int) -> list[Lease]:
-        """At most one lease per record in flight and asked twice a second: a scan is cheaper than
-        an index.
+        """The leases that are overdue. There is at most one lease per record in flight, and this is
+        asked twice a second: a scan is cheaper than an index.
         """
         return [lease for lease in self.leases.values() if lease.deadline_ms <= now_ms]

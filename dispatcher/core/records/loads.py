@@ -22,7 +22,7 @@ from dispatcher.core.routing.ring import NOBODY, Router
 
 
 class Loads:
-    """To be recounted before anything is placed."""
+    """How many keys each member owns. Recounted before anything is placed."""
 
     keys: list[int]  # by member, as the router's
     total: int
@@ -44,7 +44,7 @@ class Loads:
         return index
 
     def recount(self, members: list[MemberQueue], counted: list[KeyQueue]) -> None:
-        """From the keys that `members` own now, of all `counted`."""
+        """Counts the keys that `members` own now, of all `counted`."""
         places = {id(member): index for index, member in enumerate(members)}
         self.keys = [0] * len(members)
         self.total = 0

@@ -42,7 +42,7 @@ class Outbox:
         return taken
 
     def keep(self, count: int) -> int:
-        """Only the oldest `count`; returns how many waited besides."""
+        """Keeps only the oldest `count` records; returns how many waited besides."""
         besides = len(self.offsets[count:])
         del self.offsets[count:]
         del self.keys[count:]

@@ -207,8 +207,8 @@ class Span:
         self.cursor = self.aside.first() if self.aside.count else front
 
     def move_front(self, front: int) -> None:
-        """To `front` > self.front, below which nothing is in the rings any more; its passed bits
-        become free.
+        """Moves the front to `front` > self.front, below which nothing is in the rings any more.
+        The passed bits become free.
         """
         first = self.front >> 3
         bits = self.bits

@@ -70,7 +70,9 @@ class Overviews:
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def latest(self) -> Snapshot:
-        """At most OVERVIEW_S old, OVERVIEW_S_MAX where it takes long to make."""
+        """The latest overview: at most OVERVIEW_S old, or OVERVIEW_S_MAX where it takes long to
+        make.
+        """
         async with self._making:
             began_s = self.clock()
             if self._latest is None or began_s >= self._due_s:

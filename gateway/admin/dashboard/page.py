@@ -45,7 +45,7 @@ class Asset:
 
 
 def assets() -> dict[str, Asset]:
-    """By path below the folder."""
+    """The files of the page, by path below the folder."""
     return dict(_found(files("gateway.admin.dashboard") / "static", ""))
 
 

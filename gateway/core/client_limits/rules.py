@@ -74,7 +74,7 @@ class Rule:
 
 
 class Undecided:
-    """More has to be known about the client."""
+    """No rule is chosen yet: more has to be known about the client."""
 
 
 UNDECIDED: Final = Undecided()

@@ -47,7 +47,7 @@ class ConnectionState:
 
     @property
     def mid_request(self) -> bool:
-        """More bytes of a client's request have to come."""
+        """Whether more bytes of a client's request have to come."""
         return self._requests.mid_frame
 
     @property

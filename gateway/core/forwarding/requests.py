@@ -146,7 +146,7 @@ class Requests:
 
     @property
     def answered_all(self) -> bool:
-        """No request is with a handler, waits for one, or is partly upstream."""
+        """Whether no request is with a handler, waits for one, or is partly upstream."""
         return self._parked is None and not self._answering_bytes and not self._left
 
     @property

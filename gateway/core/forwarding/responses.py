@@ -176,7 +176,9 @@ class Responses:
         return False
 
     def _is_clean(self, call: Call, data: bytes, at: int, end: int) -> bool:
-        """No tagged field ends the response payload data[at:end]. Raises MalformedResponse."""
+        """Whether no tagged field ends the response payload data[at:end]. Raises
+        MalformedResponse.
+        """
         tail_at = self._begun_walk(call, _CORRELATION_BYTES).feed(data, at, end)
         if tail_at < 0 or tail_at == end:
             raise _cut_off(tail_at)

@@ -218,7 +218,7 @@ class FetchSchedule:
         return pause_ms
 
     def failing_ms(self, place: FetchPosition, now_ms: int) -> int:
-        """How long every fetch of it has failed; 0 = the last one did not."""
+        """How long every fetch from the place has failed; 0 = the last one did not."""
         want = self._wants.get(place)
         return now_ms - want.failing_since_ms if want is not None and want.failures else 0
 

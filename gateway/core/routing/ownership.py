@@ -171,8 +171,8 @@ def _levelling(
 
 
 def endpoints(routing: Routing, live: Mapping[str, Node]) -> dict[int, Endpoints]:
-    """Where clients find the owner of each virtual broker. One whose owner is not known to live is
-    left out.
+    """Where clients find the owner of each virtual broker. A virtual broker whose owner is not
+    known to live is left out.
     """
     found: dict[int, Endpoints] = {}
     for broker, name in routing.owners.items():

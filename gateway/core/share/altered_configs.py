@@ -15,8 +15,9 @@ Values = Mapping[str, str | None]  # by Kafka's name of the config; None: delete
 
 @dataclass(slots=True)
 class AlteredConfigs:
-    """At most `groups_max` groups, each for `shown_within_ms`: then a broker's word counts alone.
-    The group whose change is oldest goes first.
+    """The configs that were altered here, of at most `groups_max` groups, each for
+    `shown_within_ms`: then a broker's word counts alone. The group whose change is oldest goes
+    first.
     """
 
     groups_max: int

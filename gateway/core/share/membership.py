@@ -171,7 +171,7 @@ class ShareGroup:
         return HeartbeatAnswer(known.epoch, known.assignment, changed, wait_ms)
 
     def _start_left_ms(self, now_ms: int) -> int:
-        """Until the end of the group's start; 0: it is over, or is a crowd."""
+        """The time until the end of the group's start; 0: it is over, or the group is a crowd."""
         if self._started_ms is None or len(self.members) >= START_MEMBERS_MAX:
             return 0
         start_ms = min(self.start_ms, self.assignment_interval_ms)

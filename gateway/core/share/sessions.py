@@ -67,7 +67,7 @@ class ShareSession:
         return keys[start:] + keys[:start]
 
     def turn(self, count: int) -> int:
-        """Which of so many comes first this time."""
+        """Which of `count` comes first this time."""
         start = self.first % count if count else 0
         self.first = start + 1
         return start
@@ -161,7 +161,9 @@ class ShareSessions:
         return list(self._by_group.get(group, {}).values())
 
     def is_open(self, session: ShareSession) -> bool:
-        """Not closed, not lost, and not replaced by a later one of its member."""
+        """Whether the session is not closed, not lost, and not replaced by a later one of its
+        member.
+        """
         return self._by_key.get(session.key) is session
 
     def ended(self, session_id: SessionId) -> bool:
