@@ -290,6 +290,7 @@ class _Task:
         return Writer(
             self._settings(careful=careful),
             self._name,
+            self._target,
             self._timeout_s,
             exactly_once=self.writing.exactly_once,
         )

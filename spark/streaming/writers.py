@@ -34,10 +34,11 @@ from spark.streaming.orders import Settings
 
 @dataclass(slots=True)
 class Writer:
-    """One producer. `name` is its transactional id."""
+    """One producer. `name` is its transactional id; `topic` is one it writes to."""
 
     settings: Settings
     name: str
+    topic: str
     timeout_s: float
     exactly_once: bool
     pace: Pace = field(init=False)
@@ -66,6 +67,10 @@ class Writer:
             }
         )
         if self.exactly_once:
+            # Without a connection librdkafka looks for the coordinator again after half a second.
+            # The first answer comes over the one to the bootstrap address, which it gives up then.
+            for _ in range(2):
+                self.producer.list_topics(self.topic, ANSWER_S)
             self.producer.init_transactions(ANSWER_S)
 
     def _told(self, error: KafkaError | None, _message: object) -> None:

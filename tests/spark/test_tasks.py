@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow
 import pytest
@@ -196,6 +197,20 @@ def test_a_worker_keeps_its_producer_while_nobody_else_writes(
     assert opened[2].pace is opened[0].pace, "what it has learnt of the target stays"
 
 
+def test_a_writer_looks_for_its_coordinator_once_it_is_connected(
+    kafka: KafkaCluster, topic: Callable[..., str]
+) -> None:
+    to, logger = topic(), Mock()
+    settings = {"debug": "eos", "log_level": 7, "logger": logger}
+    for number in range(20):
+        name = f"{to}-{number}"
+        client = {"bootstrap.servers": kafka.bootstrap_servers, **settings}
+        Writer(client, name, to, 60.0, exactly_once=True).check()  # which hands over what was said
+    said = [str(call.args) for call in logger.log.call_args_list]
+    assert [line for line in said if "Transaction coordinator changed" in line]
+    assert not [line for line in said if "Unable to query for transaction coordinator" in line]
+
+
 def test_a_worker_whose_id_somebody_else_has_opened_writes_nothing(
     kafka: KafkaCluster, topic: Callable[..., str], writing: Callable[..., Writing]
 ) -> None:
@@ -203,7 +218,7 @@ def test_a_worker_whose_id_somebody_else_has_opened_writes_nothing(
     orders = writing(to, 1)
     done(orders, rows(to, [b"0"]))
     name = f"{orders.group}-{to}-0"
-    Writer(orders.client, name, 60.0, exactly_once=True)  # and has written nothing
+    Writer(orders.client, name, to, 60.0, exactly_once=True)  # and has written nothing
     with pytest.raises(KafkaException):
         done(writing(to, 2), rows(to, [b"1"], 1))
     assert (values(kafka, to), position(orders)) == ([b"0"], 1)
