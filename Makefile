@@ -192,7 +192,7 @@ sim: compile ## the simulation: hunt on, or replay SEED=n with its trace
 	$(BIN)/python -m tests.sim $(SEED) $(ARGS)
 
 .PHONY: mutate
-mutate: $(STAMPS)/venv ## plants bugs in the cores of dispatch and routing and fails if no test notices one (ARGS="state retry")
+mutate: $(STAMPS)/venv ## plants bugs in the cores of dispatch, routing and schemas and fails if no test notices one (ARGS="state retry")
 	nice -n 19 $(BIN)/python -m tests.mutation $(ARGS)
 
 .PHONY: campaign

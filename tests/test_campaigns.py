@@ -117,6 +117,7 @@ def test_containers(tmp_path: Path) -> None:
 def test_mutants_are_made_of_every_room_of_the_core() -> None:
     modules = set(every_module(ROOT))
     assert {"dispatcher.core.dispatcher", "dispatcher.core.routing.ring"} <= modules
+    assert {"schema_dist.core.plan", "schema_dist.core.absences"} <= modules
 
 
 def test_mutate() -> None:

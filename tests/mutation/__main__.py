@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,18 +30,38 @@ from tests.mutation.trial import Result, Trials, every_module
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 EXPLAINED = Path(__file__).with_name("survivors.txt")
-QUICK = (
-    "tests/unit/dispatcher/core",
-    "tests/unit/keyway/commit_metadata/core",
-    "tests/unit/gateway/core/routing",
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """`quick`: the unit tests. `deep`: those that only their survivors meet."""
+
+    quick: tuple[str, ...]
+    deep: tuple[str, ...]
+
+
+SCHEMAS = "schema_dist"
+OF_SCHEMAS = Tests(
+    ("tests/unit/schema_dist/core",),
+    (
+        *(f"tests/property/test_schema_{name}.py" for name in ("absences", "plans")),
+        *("tests/property/test_schemas_shown.py", "tests/sim/test_schema_sync.py"),
+    ),
 )
-DEEP = (
-    "tests/sim/scenarios",
-    "--ignore=tests/sim/scenarios/test_steps.py",
-    *(f"tests/property/test_{name}.py" for name in ("window", "ring", "commit", "snapshot")),
-    *(f"tests/property/test_{name}.py" for name in ("ownership", "live_routing")),
-    "tests/sim/nodes/test_seeds.py::test_seeds",
-    *(f"tests/sim/test_seeds.py::test_seeds[{first}]" for first in range(0, 150, 25)),
+OF_DISPATCH = Tests(
+    (
+        "tests/unit/dispatcher/core",
+        "tests/unit/keyway/commit_metadata/core",
+        "tests/unit/gateway/core/routing",
+    ),
+    (
+        "tests/sim/scenarios",
+        "--ignore=tests/sim/scenarios/test_steps.py",
+        *(f"tests/property/test_{name}.py" for name in ("window", "ring", "commit", "snapshot")),
+        *(f"tests/property/test_{name}.py" for name in ("ownership", "live_routing")),
+        "tests/sim/nodes/test_seeds.py::test_seeds",
+        *(f"tests/sim/test_seeds.py::test_seeds[{first}]" for first in range(0, 150, 25)),
+    ),
 )
 
 
@@ -51,7 +73,7 @@ def explained() -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
-    parser.add_argument("modules", nargs="*", help="of the cores: state, retry …")
+    parser.add_argument("modules", nargs="*", help="of the cores: state, retry, schema_dist …")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sample", type=int, metavar="N", help="so many mutants only")
     parser.add_argument("--seed", type=int, help="of the sample (default: another each day)")
@@ -70,12 +92,15 @@ def main() -> int:
                 check=False,
             ).returncode
     modules = list(every_module(ROOT))
-    known = sorted({module.rpartition(".")[2] for module in modules})
+    known = sorted({name for module in modules for name in _names_of(module)})
     for name in arguments.modules:
         if name not in known:
             parser.error(f"no module {name}: there are {', '.join(known)}")
-    wanted = [module for module in modules if module.rpartition(".")[2] in arguments.modules]
-    tests = QUICK if arguments.quick else (*QUICK, *DEEP)
+    wanted = [module for module in modules if not _names_of(module).isdisjoint(arguments.modules)]
+    suites = _suites(wanted or modules)
+    quick = tuple(test for suite in suites for test in suite.quick)
+    deep = tuple(test for suite in suites for test in suite.deep)
+    tests = quick if arguments.quick else quick + deep
     if arguments.own:
         tests = tuple(map(_unit_test_of, wanted or modules))
     seed = datetime.now(UTC).toordinal() if arguments.seed is None else arguments.seed
@@ -84,7 +109,19 @@ def main() -> int:
     gone = {name for name in explained() if name.startswith(places)} - {
         mutant.name for mutant in every
     }
-    return _run(modules, _sampled(every, arguments.sample, seed), gone, tests, arguments.jobs)
+    mutants = _sampled(every, arguments.sample, seed)
+    return _run(modules, mutants, gone, quick, tests, arguments.jobs)
+
+
+def _names_of(module: str) -> set[str]:
+    """The names by which a module can be asked for: its own, and its package's."""
+    return {module.partition(".")[0], module.rpartition(".")[2]}
+
+
+def _suites(modules: Iterable[str]) -> list[Tests]:
+    """The tests of these modules: those of schemas run through no core of dispatch."""
+    of_schemas = {module.startswith(f"{SCHEMAS}.") for module in modules}
+    return [OF_SCHEMAS if schemas else OF_DISPATCH for schemas in sorted(of_schemas)]
 
 
 def _unit_test_of(module: str) -> str:
@@ -94,7 +131,7 @@ def _unit_test_of(module: str) -> str:
 
 def _copy(folder: Path) -> None:
     without = shutil.ignore_patterns("*.so", "__pycache__")
-    for package in ("dispatcher", "gateway", "keyway", "tests"):
+    for package in ("dispatcher", "gateway", "keyway", SCHEMAS, "tests"):
         shutil.copytree(ROOT / package, folder / package, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", folder)
 
@@ -117,7 +154,12 @@ def _sampled(mutants: list[Mutant], count: int | None, seed: int) -> list[Mutant
 
 
 def _run(
-    modules: list[str], mutants: list[Mutant], gone: set[str], tests: tuple[str, ...], jobs: int
+    modules: list[str],
+    mutants: list[Mutant],
+    gone: set[str],
+    quick: tuple[str, ...],
+    tests: tuple[str, ...],
+    jobs: int,
 ) -> int:
     """`gone`: explained, and no mutant any more."""
     known = explained()
@@ -136,7 +178,7 @@ def _run(
         if tried % 100 == 0:
             print(f"{tried} of {len(mutants)}, {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
 
-    trials = Trials(modules, mutants, QUICK, known, jobs, report)
+    trials = Trials(modules, mutants, quick, known, jobs, report)
     quietly = ("-q", "-s", "--tb=native", "-p", "no:cacheprovider", "-o", "timeout=0")
     pytest.main([*quietly, *tests], plugins=[trials])
     if trials.failed or not tried:

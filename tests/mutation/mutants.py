@@ -17,8 +17,11 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import EnumMeta
+from types import ModuleType
 
 from dispatcher.core import model
+from schema_dist.core import absences
+from schema_dist.core import model as schemas
 
 _BOUNDARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -46,13 +49,19 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
-_WORDS = {
-    kind.__name__: dict(
-        zip(kind.__members__, [*list(kind.__members__)[1:], *kind.__members__], strict=False)
-    )
-    for kind in vars(model).values()
-    if isinstance(kind, EnumMeta) and len(kind.__members__) > 1
-}
+
+
+def _words(*modules: ModuleType) -> dict[str, dict[str, str]]:
+    """For each word the next one of its kind. Kinds of one name have no word in common."""
+    words: dict[str, dict[str, str]] = {}
+    for kind in (value for module in modules for value in vars(module).values()):
+        if isinstance(kind, EnumMeta) and len(members := list(kind.__members__)) > 1:
+            following = [*members[1:], members[0]]
+            words.setdefault(kind.__name__, {}).update(zip(members, following, strict=True))
+    return words
+
+
+_WORDS = _words(model, schemas, absences)
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any", "sorted": "list"}
 _Functions = ast.FunctionDef | ast.AsyncFunctionDef
 

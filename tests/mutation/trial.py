@@ -33,8 +33,12 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutation.mutants import Mutant
 
-CORES = ("dispatcher/core", "keyway/commit_metadata/core", "gateway/core/routing")
-PACKAGES = ("dispatcher.", "keyway.", "gateway.core.")  # that import constants of the cores
+CORES = (
+    *("dispatcher/core", "keyway/commit_metadata/core", "gateway/core/routing"),
+    "schema_dist/core",
+)
+# That import constants of the cores.
+PACKAGES = ("dispatcher.", "keyway.", "gateway.core.", "schema_dist.")
 MEMORY_BYTES_MAX = 2 << 30  # address space of one trial
 SLOWER_MAX = 5  # times the time that a test takes
 GRACE_SECONDS = 0.5
