@@ -22,6 +22,7 @@ from pathlib import Path
 from time import monotonic
 
 from confluent_kafka import KafkaException
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -41,7 +42,7 @@ from spark.streaming.core.survey import (
 )
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
-from spark.streaming.limits import RETRY_S, RETRY_S_MAX, TRIES_MAX
+from spark.streaming.limits import BATCH_LOOK_S, RETRY_S, RETRY_S_MAX, TRIES_MAX
 from spark.streaming.orders import RESULT_DDL, Place, Result, Writing
 from spark.streaming.produce import copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
@@ -109,6 +110,7 @@ class PipelineRun:
         self._waits = waits
         self._reached: dict[Place, int] = {}
         self._refused: RunError | None = None
+        self._cut = False  # a task has ended before its range
 
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; with `once`, until all records that are there now are done. A
@@ -134,6 +136,7 @@ class PipelineRun:
         """One query, from its start to its end. Returns True if everything is done."""
         self._prepare_topics()
         work = self._work()
+        self._cut = False
         with tempfile.TemporaryDirectory(
             prefix="keyway-pipeline-", ignore_cleanup_errors=True
         ) as checkpoint:
@@ -141,7 +144,16 @@ class PipelineRun:
             try:
                 return self._watch(query, work)
             finally:
-                query.stop()
+                self._end(query)
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Ends the query, and its batch with it, which may take longer than Spark waits for it."""
+        try:
+            query.stop()
+        except Py4JJavaError as error:  # spark.sql.streaming.stopTimeout is over
+            self._waits(cause(error))
+            while query.isActive and not self._stop.wait(BATCH_LOOK_S):
+                pass
 
     # ------------------------------------------------------------------------------- before it runs
 
@@ -238,8 +250,9 @@ class PipelineRun:
         return writer.trigger(processingTime=f"{TRIGGER_MS} milliseconds").start()
 
     def _watch(self, query: StreamingQuery, work: _Work) -> bool:
-        """Returns when the query has ended or must be stopped; True if the source topic is another
-        one or has more partitions now.
+        """Returns when the query has ended or must be stopped. False: another one has to go on,
+        because a task has ended before its range, or because the source topic is another one or has
+        more partitions now.
         """
         looked_s = monotonic()
         while not self._stop.wait(0.1):
@@ -247,7 +260,9 @@ class PipelineRun:
                 failure = self._refused or query.exception()
                 if failure is not None:
                     raise failure
-                return True
+                return not self._cut
+            if self._cut:
+                return False
             if monotonic() - looked_s < LOOK_EVERY_S:
                 continue
             looked_s = monotonic()
@@ -257,7 +272,7 @@ class PipelineRun:
         return True
 
     def _batch(self, work: _Work, ends: Mapping[Place, int], records: DataFrame) -> None:
-        if self._stop.is_set():
+        if self._stop.is_set() or self._cut:
             return
         quarantine = self._pipeline.plan.quarantine
         sick = Observation("quarantine")
@@ -265,15 +280,24 @@ class PipelineRun:
             sick, F.count_if(F.col("to") == quarantine).alias("records")
         )
         copied = rows.mapInArrow(copying(self._writing(work, ends)), RESULT_DDL)
-        before = dict(self._reached)
         results = [result.asDict() for result in copied.collect()]
+        self._settle(work, ends, results)
+        if results:
+            self.counts.quarantined += sick.get["records"]
+            self._changed(self.counts)
+
+    def _settle(self, work: _Work, ends: Mapping[Place, int], results: list[Result]) -> None:
+        """Takes note of a batch's tasks. One that took long ends before its range. Spark's next
+        batch begins behind the range, so another query has to go on from the positions.
+        """
+        before = dict(self._reached)
         self._account(results)
         starts = {(work.topic.name, partition): at for partition, at in work.starts.items()}
         without = moved(ends, starts | before) - places_of(results)
         self._account(passed(self._writing(work, ends), sorted(without)))
-        if results:
-            self.counts.quarantined += sick.get["records"]
-            self._changed(self.counts)
+        self._cut = any(
+            result["position"] < ends[result["topic"], result["partition"]] for result in results
+        )
 
     def _writing(self, work: _Work, ends: Mapping[Place, int]) -> Writing:
         return Writing(

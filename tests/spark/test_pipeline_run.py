@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -16,6 +18,7 @@ from gateway.embedded.kafka import KafkaCluster
 from spark.pipelines.config import Pipeline, load_pipeline
 from spark.pipelines.run import GROUP_PREFIX, Counts, PipelineRun, RunError
 from spark.streaming.kafka import KafkaSide
+from spark.streaming.orders import Writing
 from spark.transforms.frames import ORIGIN_HEADER, REASON_HEADER
 from tests.rig.kafka import create_topic, log_end
 
@@ -238,3 +241,26 @@ def test_records_deleted_before_they_were_read_stop_it(
     deleted.result(30)
     with pytest.raises(RunError, match="2 of partition 0; to go on, delete or reset"):
         run(spark, made())
+
+
+@pytest.mark.deep
+def test_a_task_that_ends_before_its_range_leaves_nothing_out(
+    spark: SparkSession,
+    kafka: KafkaCluster,
+    made: Callable[..., Pipeline],
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after half a minute at a slow target: here each task ends with its first transaction."""
+    count, whole = 6_000, PipelineRun._writing
+
+    def short(it: PipelineRun, work: Any, ends: Any) -> Writing:
+        return replace(whole(it, work, ends), task_bytes_max=1)
+
+    monkeypatch.setattr(PipelineRun, "_writing", short)
+    send(kafka, name, range(10, 10 + count), partition=0)
+    send(kafka, name, range(20, 30), partition=1)
+    done = run(spark, made())
+    assert (done.counts.written, done.counts.again) == (count + 10, 0)
+    keys = [it.key() for it in committed(kafka, f"{name}-masked") if it.partition() == 0]
+    assert keys == [b"key-%d" % number for number in range(10, 10 + count)]
