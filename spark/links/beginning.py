@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from keyway.clusters.config import ClustersConfig, MessagesSection
 from spark.links.link import Link
-from spark.links.own_copies import REASON, Fresh, topics_copied_before
+from spark.links.own_copies import Fresh, topics_copied_before
 from spark.links.plan import Plan, by_topic
 from spark.links.reports import LinkReport
 from spark.links.switch import require_generation
@@ -115,7 +115,8 @@ class Beginning:
             for name, topic in plan.topics.items()
         }
         stopped: dict[str, Copied | Stopped] = {
-            name: Stopped(REASON) for name in self._copied_before(plan, positions, verdicts)
+            name: Stopped(why)
+            for name, why in self._copied_before(plan, positions, verdicts).items()
         }
         return verdicts | stopped
 
@@ -124,13 +125,13 @@ class Beginning:
         plan: Plan,
         positions: Mapping[Place, Position],
         verdicts: Mapping[str, Copied | Stopped],
-    ) -> set[str]:
-        """Topics that would be copied from their start although the target has copies of them. A
-        topic that this link has begun before is not among them: its first batch may have been cut
-        off.
+    ) -> dict[str, str]:
+        """Topics that would be copied from their start although the target has copies of them, or
+        may have, with the reason. A topic that this link has begun before is not among them: its
+        first batch may have been cut off.
         """
         if self.from_start:
-            return set()
+            return {}
         going = {
             name
             for name, verdict in verdicts.items()
@@ -144,7 +145,7 @@ class Beginning:
         }
         source, seals = self.link.source, self.config.seals()
         found = topics_copied_before(self.target, self.link.group, source, places, seals)
-        return {name for name in going if plan.targets[name] in found}
+        return {name: found[there] for name in going if (there := plan.targets[name]) in found}
 
 
 def policy_of(messages: MessagesSection) -> Policy:

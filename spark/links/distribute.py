@@ -446,7 +446,9 @@ class LinkRun:
             self._batch(plan, starts, before, self._sealed(records))
         if self.config.messages.on_refused == "skip":
             behind = {
-                place: at + 1 for place, at in held.items() if self._reached.get(place, at) == at
+                place: at + 1
+                for place, at in held.items()
+                if self._reached.get(place, starts[place]) == at  # all before it is copied
             }
             self._account(passed(self._writing(plan, behind), behind))
             for place, offset in behind.items():

@@ -23,6 +23,10 @@ REASON = (
     "the target has copies of its records, but the link has no position there: was the cluster or"
     " its level renamed? `keyway distribute run --from-start` copies all records again"
 )
+NOT_READABLE = (
+    "the link has no position on the target, and may not read there whether the target has copies"
+    " of its records: grant READ, or say with `keyway distribute run --from-start` that it has none"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,15 @@ class Fresh:
 
 def topics_copied_before(
     target: KafkaSide, group: str, source: ClusterName, places: Mapping[Place, Fresh], seals: Seals
-) -> set[str]:
+) -> dict[str, str]:
     """The topics that have a copy of the source's records among the last records of a partition
-    without a position. `places`: by the target's topics. Raises KafkaException.
+    without a position, or of which that cannot be read, each with the reason to stop it. `places`:
+    by the target's topics. Raises KafkaException.
     """
     starts, ends = target.log_starts(places), target.log_ends(places)
     filled = {place: max(starts[place], ends[place] - OWN_COPIES_SCANNED_MAX) for place in places}
     filled = {place: at for place, at in filled.items() if at < ends[place]}
-    found: set[str] = set()
+    found: dict[str, str] = {}
     listed = sorted(filled)
     with target.consumer(f"{group}-compare", enable_partition_eof=True) as consumer:
         for first in range(0, len(listed), PARTITIONS_SCANNED_AT_ONCE):
@@ -58,8 +63,8 @@ def _found(
     source: ClusterName,
     places: Mapping[Place, Fresh],
     seals: Seals,
-) -> set[str]:
-    found: set[str] = set()
+) -> dict[str, str]:
+    found: dict[str, str] = {}
     while left:
         message = consumer.poll(ANSWER_S)
         if message is None:
@@ -67,11 +72,13 @@ def _found(
         place = (str(message.topic()), int(message.partition() or 0))
         error = message.error()
         if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
+            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                found[place[0]] = NOT_READABLE
+            elif error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             left.discard(place)
         elif place[0] not in found and _is_own(message, source, places[place], seals):
-            found.add(place[0])
+            found[place[0]] = REASON
     return found
 
 

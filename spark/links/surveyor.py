@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 import structlog
+from confluent_kafka import KafkaException
 
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.names import Unfit
@@ -21,7 +23,7 @@ from spark.streaming.core.survey import Grown, Missing, Policy, Stopped, Topic, 
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import RECORD_BYTES_MAX
-from spark.streaming.orders import Taking
+from spark.streaming.orders import MAKING, MAKING_REFUSALS, Taking
 from spark.transforms.core.steps import topics_of
 
 log = structlog.get_logger("keyway.links")
@@ -64,30 +66,17 @@ class Surveyor:
         topics: dict[str, Topic] = {}
         created: list[str] = []
         for name, topic in here.items():
-            verdict = self._standing_refusal(name) or compare(
-                topic,
-                there.get(targets[name]),
-                policy,
-                copied_before=known(name),
-            )
-            match verdict:
-                case Stopped():
-                    stopped[name] = verdict.reason
-                case Missing():
-                    self.target.create_like(topic, targets[name], messages)
-                    log.info("topic_created", link=self.link.name, topic=targets[name])
-                    created.append(name)
-                    topics[name] = topic
-                case Grown():
-                    self.target.grow(targets[name], topic.partitions)
-                    log.info("topic_grown", link=self.link.name, topic=targets[name])
-                    topics[name] = topic
-                case None:
-                    topics[name] = topic
+            verdict = compare(topic, there.get(targets[name]), policy, copied_before=known(name))
+            if why := self._in_the_way(name, targets[name], topic, verdict):
+                stopped[name] = why
+                continue
+            topics[name] = topic
+            if isinstance(verdict, Missing):
+                created.append(name)
         if self.pipeline is not None and topics:
             partitions = max(topic.partitions for topic in topics.values())
             self._create_written(self.pipeline, partitions)
-        found = self.target.identities([targets[name] for name in created])
+        found = self.target.visible([targets[name] for name in created])
         ids |= {name: found[targets[name]][0] for name in created if targets[name] in found}
         taking = {
             name: self._taking(topic, there.get(targets[name])) for name, topic in here.items()
@@ -95,6 +84,55 @@ class Surveyor:
         if messages.on_refused == "dead_letter":
             self.target.create(messages.dead_letter_topic, 1, DEAD_LETTER_CONFIGS)
         return Plan(topics, targets, logical, stopped, ids, taking)
+
+    def _in_the_way(
+        self, name: str, target: str, topic: Topic, verdict: Stopped | Missing | Grown | None
+    ) -> str:
+        """Creates or grows the target's topic if `verdict` asks for it. Returns why the topic
+        stops; empty: it does not.
+        """
+        if not isinstance(verdict, Missing | Grown):
+            self.refusals.written((name, MAKING))  # somebody else has done it
+        if self.refusals.waits(name, monotonic()):
+            return self.refusals.reason(name)
+        if why := self._without_leader(name, target):
+            return why
+        match verdict:
+            case Stopped():
+                return verdict.reason
+            case Missing():
+                make = partial(self.target.create_like, topic, target, self.config.messages)
+                return self._refused(name, "topic_created", target, make)
+            case Grown():
+                make = partial(self.target.grow, target, topic.partitions)
+                return self._refused(name, "topic_grown", target, make)
+            case None:
+                return ""
+
+    def _without_leader(self, name: str, target: str) -> str:
+        """A query that has such a topic fails as a whole, and so does every question about logs."""
+        for side, topic in ((self.here.side, name), (self.there.side, target)):
+            if (partition := side.leaderless.get(topic)) is not None:
+                where = f"partition {partition} of {topic} at {side.cluster.name}"
+                return f"{where} has no leader: the brokers that have it are away"
+        return ""
+
+    def _refused(self, name: str, event: str, target: str, make: Callable[[], None]) -> str:
+        """Why the target does not do it; empty: it has. One topic that it refuses must not keep the
+        others waiting.
+        """
+        try:
+            make()
+        except KafkaException as error:
+            if error.args[0].code() not in MAKING_REFUSALS:
+                raise
+            why = f"the target refuses to create or grow {target}: {error.args[0].str()}"
+            if self.refusals.refused((name, MAKING), why, monotonic()):
+                log.warning("topic_stops", link=self.link.name, topic=name, why=why)
+            return why
+        self.refusals.written((name, MAKING))
+        log.info(event, link=self.link.name, topic=target)
+        return ""
 
     def _taking(self, topic: Topic, there: Topic | None) -> Taking:
         """`there` None: it was created a moment ago, with these configs."""
@@ -111,7 +149,7 @@ class Surveyor:
             names.back(logical) for logical in {pipeline.config.quarantine} | topics_of(steps)
         }
         known = [name for name in written if not isinstance(name, Unfit)]
-        there = self.target.identities(known)
+        there = self.target.visible(known)
         for name in sorted(set(known) - there.keys()):
             if self.config.messages.create_topics:
                 self.target.create(name, partitions, self.config.messages.topic_configs)
@@ -138,8 +176,3 @@ class Surveyor:
             else:
                 logical[follow.name], targets[follow.name] = follow.logical, follow.there
         return logical, targets, stopped
-
-    def _standing_refusal(self, topic: str) -> Stopped | None:
-        if self.refusals.waits(topic, monotonic()):
-            return Stopped(self.refusals.reason(topic))
-        return None

@@ -25,7 +25,7 @@ from spark.links.reports import LinkReport
 from spark.links.unforwarded import Windows, compare_into, subtree_now
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.orders import Place
+from spark.streaming.orders import MAKING_REFUSALS, Place
 
 log = structlog.get_logger("keyway.links")
 
@@ -95,16 +95,19 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
     }
     # Also topics of which nothing is reported yet: their first batch may be in flight.
     known = sorted(report.topics().keys() | {topic for topic, _ in reported})
-    here = source.identities(known)
+    told = source.described(known)
+    here = {name: answer for name, answer in told.items() if not isinstance(answer, KafkaError)}
     target = config.cluster(link.target)
     follows = {
         follow.name: follow.there for follow in following(config, source.cluster, target, here)
     }
     left_out: dict[str, str] = {}
     for topic in known:
-        there = follows.get(topic)
-        if topic not in here:
-            left_out[topic] = f"{link.source} has no such topic any more"
+        there, answer = follows.get(topic), told[topic]
+        if isinstance(answer, KafkaError):
+            gone = answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            why = "has no such topic any more" if gone else f"does not show it: {answer.str()}"
+            left_out[topic] = f"{link.source} {why}"
         elif there is None:
             left_out[topic] = "it does not follow any more"
         elif isinstance(there, Unfit):
@@ -166,16 +169,23 @@ def create_missing(
     topics: Iterable[str],
 ) -> None:
     """Creates the topics that the new target lacks: Kafka takes positions only for topics that
-    exist.
+    exist. One that the target refuses is left out, and does not hold the switch up.
     """
     if not config.messages.create_topics:
         return
     names = {topic: topic_on_target(config, link, topic) for topic in topics}
     known = {topic: name for topic, name in names.items() if name is not None}
-    there = target.identities(list(known.values()))
+    there = target.visible(list(known.values()))
     for topic in source.topics(list(known), config.messages.copied_configs).values():
-        if known[topic.name] not in there:
+        if known[topic.name] in there:
+            continue
+        try:
             target.create_like(topic, known[topic.name], config.messages)
+        except KafkaException as error:
+            if error.args[0].code() not in MAKING_REFUSALS:
+                raise
+            why = error.args[0].str()
+            log.warning("topic_not_created", link=link.name, topic=known[topic.name], why=why)
 
 
 def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | None:
@@ -190,7 +200,7 @@ def on_target(
     Positions that this switch has set before are left out.
     """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
-    there = target.identities(sorted({name for name in names.values() if name is not None}))
+    there = target.visible(sorted({name for name in names.values() if name is not None}))
     wanted = {
         (name, partition): position
         for (topic, partition), position in positions.items()
@@ -234,9 +244,15 @@ def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int
     old = KafkaSide(config.cluster(link.target))
     if not old.answers():
         return
-    follows = following(config, source.cluster, old.cluster, source.topic_names())
-    names = {follow.name: follow.there for follow in follows if not isinstance(follow.there, Unfit)}
-    here, there = source.identities(list(names)), old.identities(list(names.values()))
+    listed = source.listed()
+    follows = following(config, source.cluster, old.cluster, listed)
+    # Nothing can be read of a partition without a leader, and its log's start is not known.
+    names = {
+        follow.name: follow.there
+        for follow in follows
+        if not isinstance(follow.there, Unfit) and follow.name not in source.leaderless
+    }
+    here, there = source.visible(list(names)), old.visible(list(names.values()))
     places = {
         (name, partition): names[name]
         for name, (_, partitions) in here.items()

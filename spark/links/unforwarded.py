@@ -32,8 +32,10 @@ _TOPIC_FAULTS = frozenset(
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.LEADER_NOT_AVAILABLE,
     }
 )
+_NOT_KNOWN = -1  # the end of a log without a leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,18 @@ def subtree_now(
 
 
 def _ends(side: KafkaSide, logical: set[str]) -> dict[Place, int]:
-    """The ends of the logs, by logical topic, for the topics that exist there."""
+    """The ends of the logs, by logical topic, for the topics that exist there. None is known of a
+    topic with a partition that has no leader.
+    """
     names = side.cluster.topic_names()
     here = {names.back(topic): topic for topic in sorted(logical)}
     known = {back: topic for back, topic in here.items() if not isinstance(back, Unfit)}
-    there = side.identities(list(known))
+    side.listed()
+    there = side.visible(list(known))
     places = [(name, partition) for name, (_, count) in there.items() for partition in range(count)]
-    return {
-        (known[name], partition): end for (name, partition), end in side.log_ends(places).items()
-    }
+    asked = [place for place in places if place[0] not in side.leaderless]
+    ends = {**dict.fromkeys(places, _NOT_KNOWN), **side.log_ends(asked)}
+    return {(known[name], partition): end for (name, partition), end in ends.items()}
 
 
 def compare_into(
@@ -103,6 +108,10 @@ def compare_into(
     """Fills `windows`, one partition after the other. Raises KafkaException if a cluster does not
     answer.
     """
+    source.listed()
+    windows.failed |= {
+        topic: _without_leader(link.source) for topic, _ in positions if topic in source.leaderless
+    }
     for (topic, partition), position in positions.items():
         logical = source.cluster.topic_names().there(topic)
         if isinstance(logical, Unfit) or topic in windows.failed:
@@ -140,12 +149,18 @@ def _unforwarded(
         if isinstance(there, Unfit):
             continue
         end = subtree.ends[name].get((logical, place[1]), 0)
+        if end == _NOT_KNOWN:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, _without_leader(name)))
         where = (there, place[1])
         has = origins_since(side, name, where, logical, (since_ms, end), seals) if end else set()
         lacking |= {offset for offset, origin, _ in sent if origin not in has}
     if not lacking:
         return None
     return Unforwarded(min(lacking), len(lacking), low > 0 and min(lacking) == sent[0][0])
+
+
+def _without_leader(cluster: ClusterName) -> str:
+    return f"a partition at {cluster} has no leader: the brokers that have it are away"
 
 
 def copied_records(

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
 from keyway.kafka.topics import answered, described
-from spark.streaming.core.survey import Position, Topic
+from spark.streaming.core.survey import UNREADABLE, Position, Topic
 from spark.streaming.limits import (
     ANSWER_S,
     LEADERS_MS,
@@ -42,7 +42,10 @@ _ASKING = {"isolation.level": "read_committed", "metadata.max.age.ms": LEADERS_M
 
 _Wanted = TypeVar("_Wanted")
 
-COMPARED_CONFIGS = ("message.timestamp.type", "max.message.bytes", "compression.type")
+COMPARED_CONFIGS = (
+    *("message.timestamp.type", "max.message.bytes", "compression.type"),
+    UNREADABLE,
+)
 _UNSEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -53,6 +56,8 @@ class KafkaSide:
         self.cluster = cluster
         self.settings = cluster.client_settings()
         self._admin = AdminClient({**self.settings, "log_level": QUIET})
+        # Of each topic that was listed last: a partition without a leader, whose brokers are away.
+        self.leaderless: dict[str, int] = {}
         self._asking: Consumer | None = None  # for offsets of logs
         self._asking_lock = Lock()
 
@@ -75,6 +80,15 @@ class KafkaSide:
         topic that is not listed may be there.
         """
         found = self._admin.list_topics(timeout=ANSWER_S).topics
+        self.leaderless = {
+            name: min(without)
+            for name, topic in found.items()
+            if (
+                without := [
+                    at for at, partition in topic.partitions.items() if partition.leader < 0
+                ]
+            )
+        }
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -86,6 +100,11 @@ class KafkaSide:
             elif answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise KafkaException(answer)
         return found
+
+    def visible(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """The same without the topics that this user may not describe."""
+        found = self.described(names).items()
+        return {name: answer for name, answer in found if not isinstance(answer, KafkaError)}
 
     def absent(self, names: Sequence[str]) -> set[str]:
         """The topics that do not exist, because Kafka says so of each."""
@@ -118,7 +137,9 @@ class KafkaSide:
         }
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """All configs of each topic that exists: librdkafka cannot ask for some of them."""
+        """All configs of each topic that exists: librdkafka cannot ask for some of them. Of a topic
+        whose configs this user may not read there is UNREADABLE alone.
+        """
         if not names:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -128,7 +149,10 @@ class KafkaSide:
             try:
                 values = answered(answer, ANSWER_S)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    found[str(resource.name)] = {UNREADABLE: error.args[0].str()}
+                elif code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
             else:
                 found[str(resource.name)] = {

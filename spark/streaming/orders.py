@@ -58,6 +58,24 @@ REFUSALS = RECORD_REFUSALS | {
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
+# What the target says of a topic that is to be created there, or to get more partitions. None of it
+# is about the other topics.
+MAKING_REFUSALS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+    }
+)
+MAKING = -1  # the partition of such a refusal: it is about the whole topic
 CODECS = frozenset({"gzip", "snappy", "lz4", "zstd"})
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import pyarrow
 import pytest
 import yaml
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.copies import COPY_HEADER
 from keyway.clusters.core.trust import Seals
 from spark.links.show import links_of
+from spark.session import SETTINGS
 from spark.streaming.kafka import KafkaSide
 from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.patience import wait_until
@@ -447,3 +450,22 @@ def test_a_rate_and_a_secret(
     assert len(back) == 61, "no copy of before counts as fresh"
     assert len(read(there, "slow")) == 61
     assert read(here, "slow", seals=Seals(("another one",)))[-1].flags == 1
+
+
+def test_large_records_reach_a_task_a_few_at_a_time(spark: SparkSession) -> None:
+    """By Spark's default they come in batches of 256 MB, which a task holds three times over."""
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before, limit, record = spark.conf.get(name), int(SETTINGS[name]), 1_000_000
+
+    def sizes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for batch in batches:
+            yield pyarrow.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
+
+    rows = spark.range(40, numPartitions=1).select(F.repeat(F.lit("x"), record).alias("value"))
+    try:
+        spark.conf.set(name, limit)
+        found = [row["bytes"] for row in rows.mapInArrow(sizes, "bytes bigint").collect()]
+    finally:
+        spark.conf.set(name, str(before))
+    assert sum(found) >= 40 * record
+    assert max(found) < limit + 2 * record

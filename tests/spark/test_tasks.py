@@ -51,8 +51,8 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     mine.close()
 
 
-def rows(to: str, values: Sequence[bytes], first: int = 0) -> pyarrow.RecordBatch:
-    """Records of partition 0 of `source`, from offset `first` on."""
+def rows(to: str | None, values: Sequence[bytes], first: int = 0) -> pyarrow.RecordBatch:
+    """Records of partition 0 of `source`, from offset `first` on. `to` None: they are skipped."""
     records = [
         {
             "topic": "source",
@@ -325,3 +325,18 @@ def test_a_range_without_a_record_moves_the_position(
     orders = writing(topic(), 7)
     (result,) = produce.passed(orders, [("source", 0)])
     assert (result["position"], position(orders)) == (7, 7)
+
+
+def test_a_batch_whose_records_are_all_skipped_writes_nothing_to_the_topic(
+    topic: Callable[..., str], writing: Callable[..., Writing]
+) -> None:
+    """Of two links in a circle each reads what the other writes: an empty transaction that left a
+    marker in the topic would be read, and answered with another one, for ever.
+    """
+    orders = writing(name := topic(), 3)
+    result = done(orders, rows(None, [b"a", b"b", b"c"]))
+    assert (result["skipped"], result["copied"], position(orders)) == (3, 0, 3)
+    produce.passed(replace(orders, ends={("source", 0): 9}), [("source", 0)])
+    assert position(orders) == 9
+    with positions_of(orders.client, orders.group) as consumer:
+        assert consumer.get_watermark_offsets(TopicPartition(name, 0), 30) == (0, 0)

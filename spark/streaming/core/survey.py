@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EARLIEST = 0
+UNREADABLE = "unreadable"  # among a topic's configs: why they cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ def compare(
     source: Topic, target: Topic | None, policy: Policy, *, copied_before: bool = False
 ) -> Stopped | Missing | Grown | None:
     """Whether two topics can be kept alike at all; None: they can."""
+    for side, where in ((source, "here"), (target, "on the target")):
+        if side is not None and (why := side.configs.get(UNREADABLE)) is not None:
+            return Stopped(f"its configs {where} cannot be read: {why}")
     if target is None:
         if policy.create_topics:
             return Missing()

@@ -18,9 +18,10 @@ from keyway.clusters.config import ClustersConfig, ConfigError, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.kafka.asking import Away
 from keyway.kafka.identities import Identities
-from spark.links import beginning
+from spark.links import beginning, distribute
 from spark.links.distribute import LinkRun
 from spark.links.link import Link
+from spark.links.own_copies import REASON
 from spark.links.plan import Plan
 from spark.links.reports import LinkReport
 from spark.links.status import LEFT, Json, StatusTopic
@@ -41,6 +42,13 @@ CONFIG = ClustersConfig.model_validate(
         ],
         "tree": {"level": 1, "children": ["c1", "c2"]},
         "topics": {"include": ["flights"]},
+    }
+)
+# Without any section that may be left out.
+DEFAULTS = ClustersConfig.model_validate(
+    {
+        "clusters": CONFIG.model_dump(mode="json")["clusters"],
+        "tree": {"level": 1, "children": ["c1", "c2"]},
     }
 )
 COPIED = 1_000
@@ -72,6 +80,8 @@ class Side:
     copies: set[str] = field(default_factory=set)  # topics with copies of the link's records
     unlisted: set[str] = field(default_factory=set)  # there, and yet not in the list of topics
     settings: dict[str, str] = field(default_factory=dict)  # of every topic
+    refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
+    leaderless: dict[str, int] = field(default_factory=dict)
 
     @property
     def cluster(self) -> object:
@@ -87,13 +97,22 @@ class Side:
             for name in names
         }
 
-    def identities(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+    def visible(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {name: (self.ids[name], self.partitions) for name in names if name in self.ids}
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         return {name: dict(self.settings) for name in names if name in self.ids}
 
+    def grow(self, name: str, partitions: int) -> None:
+        self._may_make(name)
+        self.partitions = partitions
+
+    def _may_make(self, name: str) -> None:
+        if (code := self.refused.get(name)) is not None:
+            raise KafkaException(KafkaError(code))
+
     def create_like(self, _topic: Topic, name: str, _messages: MessagesSection) -> None:
+        self._may_make(name)
         self.created += 1
         self.ids[name] = f"{self.name}-{self.created}"
 
@@ -103,10 +122,16 @@ class Side:
         self.committed = {place: at for place, at in self.committed.items() if place[0] != name}
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
-        return dict.fromkeys(places, 0)
+        return dict.fromkeys(self._with_leaders(places), 0)
 
     def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        return dict.fromkeys(places, COPIED)
+        return dict.fromkeys(self._with_leaders(places), COPIED)
+
+    def _with_leaders(self, places: Iterable[Place]) -> list[Place]:
+        asked = list(places)
+        if any(self.leaderless.get(topic) == partition for topic, partition in asked):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return asked
 
     def positions(self, _group: str, places: Iterable[Place]) -> dict[Place, Position]:
         return {place: self.committed[place] for place in places if place in self.committed}
@@ -122,13 +147,14 @@ class World:
     here: Side = field(default_factory=lambda: Side("c1", {"flights": "here"}))
     there: Side = field(default_factory=lambda: Side("c2"))
     told: dict[str, Json] = field(default_factory=dict)
+    config: ClustersConfig = CONFIG
 
     def process(self) -> LinkRun:
-        run = LinkRun(cast(SparkSession, None), CONFIG, DISTRIBUTOR, threading.Event())
+        run = LinkRun(cast(SparkSession, None), self.config, DISTRIBUTOR, threading.Event())
         run._source, run._target = cast(KafkaSide, self.here), cast(KafkaSide, self.there)
         run._link = Link(DISTRIBUTOR, C2)
         known = KnownTopics(run._source), KnownTopics(run._target)
-        run._surveyor = Surveyor(CONFIG, run._link, *known, None, run._refusals)
+        run._surveyor = Surveyor(self.config, run._link, *known, None, run._refusals)
         run.report = LinkReport(DISTRIBUTOR, cast(StatusTopic, Kept(self.told)))
         run.report.load()
         run.report.targeted(C2)
@@ -147,7 +173,7 @@ def look_at_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(
         target: Side, _group: str, _source: str, places: Iterable[Place], _: object
     ) -> object:
-        return {topic for topic, _ in places if topic in target.copies}
+        return {topic: REASON for topic, _ in places if topic in target.copies}
 
     monkeypatch.setattr(beginning, "topics_copied_before", found)
 
@@ -363,3 +389,90 @@ def test_a_batch_that_outlives_its_query_is_waited_for() -> None:
     run._idle.clear()
     run.stop.set()  # the process ends, and with it the tasks
     end()
+
+
+def test_a_topic_that_the_target_refuses_to_create_stops_alone() -> None:
+    """Its policy, rights or quotas: the whole link waited, and copied nothing of any topic."""
+    here = Side("c1", {"flights": "here", "fares": "fares"})
+    world = World(here=here, config=DEFAULTS)
+    world.there.refused = {"fares": KafkaError.POLICY_VIOLATION}
+    run = world.process()
+    plan = run._survey()
+    assert plan.topics.keys() == {"flights"}
+    assert "refuses to create or grow fares" in plan.stopped["fares"]
+    world.there.refused = {"fares": KafkaError._TRANSPORT}
+    assert plan.same_work(run._survey()), "it waits, and is not asked for again at each look"
+    run._refusals.try_again("fares")
+    with pytest.raises(KafkaException):
+        run._survey()  # the target is away, and no topic is at fault
+    world.there.refused = {}
+    assert run._survey().topics.keys() == {"flights", "fares"}
+    assert run._refusals.reason("fares") == ""
+
+
+def test_a_topic_that_somebody_else_creates_is_copied_at_once() -> None:
+    world = World()
+    world.there.refused = {"flights": KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    run = world.process()
+    assert starts(run) == {}
+    assert run.report.topics()["flights"].state == "stopped"
+    world.there.ids["flights"] = "of an operator"
+    assert starts(run) == {0: 0, 1: 0}
+    assert run.report.topics()["flights"].state == "running"
+
+
+def test_a_topic_that_the_target_refuses_to_grow_stops_alone() -> None:
+    world = World()
+    run = world.process()
+    starts(run)
+    world.copied(run, 0, 1)
+    world.here.partitions = 3
+    world.there.refused = {"flights": KafkaError.POLICY_VIOLATION}
+    assert "refuses to create or grow flights" in run._survey().stopped["flights"]
+    world.there.partitions = 3
+    assert run._survey().stopped == {}
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+def test_a_topic_whose_partition_has_no_leader_stops_alone(side: str) -> None:
+    """One partition whose brokers were away kept a whole link waiting."""
+    here = Side("c1", {"flights": "here", "fares": "fares"})
+    world = World(here=here, there=Side("c2", {"flights": "1", "fares": "2"}), config=DEFAULTS)
+    run = world.process()
+    plan = run._survey()
+    getattr(world, side).leaderless = {"fares": 1}
+    assert starts(run) == {0: 0, 1: 0}
+    told = run.report.topics()
+    assert (told["flights"].state, told["fares"].state) == ("running", "stopped")
+    assert "partition 1 of fares at c" in told["fares"].reason
+    assert not plan.same_work(run._survey()), "the query that runs is ended"
+    getattr(world, side).leaderless = {}
+    assert plan.same_work(run._survey()), "and goes on as soon as there is one"
+
+
+def test_records_before_one_that_is_left_out_are_copied_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that was told to end right then passed them, too, in a topic without a position."""
+    skip = CONFIG.messages.model_copy(update={"on_refused": "skip"})
+    world = World(config=CONFIG.model_copy(update={"messages": skip}))
+    run = world.process()
+    plan = run._survey()
+    begun, plan = run._starts(plan)
+    passed: list[dict[Place, int]] = []
+
+    def note(_writing: object, places: dict[Place, int]) -> list[Result]:
+        passed.append(places)
+        return []
+
+    monkeypatch.setattr(distribute, "between", lambda *_: None)
+    monkeypatch.setattr(LinkRun, "_sealed", lambda *_: None)
+    monkeypatch.setattr(LinkRun, "_batch", lambda *_: None)
+    monkeypatch.setattr(distribute, "passed", note)
+    odd = {("flights", 0): 5}
+    run._unreadable = dict(odd)
+    starts, held = run._up_to_unreadable(dict(begun), plan)
+    assert (passed[0], starts, list(held.stopped)) == ({}, {}, ["flights"])
+    run._reached = dict(odd)
+    starts, held = run._up_to_unreadable(dict(begun), plan)
+    assert (passed[1], starts["flights", 0], held.stopped) == ({("flights", 0): 6}, 6, {})
