@@ -47,6 +47,7 @@ class RestReader:
             contents.compatibility = _own(contents.compatibility)
             contents.modes = _own(contents.modes)
         self._contents.become(contents)
+        self._contents.reads += 1
         return self._contents
 
     async def _one_by_one(self) -> list[SchemaVersion]:

@@ -17,6 +17,7 @@ from schema_dist.core.compare import difference
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import (
     GLOBAL,
+    IMPORT,
     HardDelete,
     Reason,
     Refusal,
@@ -35,7 +36,6 @@ from schema_dist.rest_client import RestClient
 from schema_dist.rest_reader import RestReader
 from schema_dist.tasks import together
 
-IMPORT = "IMPORT"
 _CLOSED = frozenset({"READONLY", "READONLY_OVERRIDE"})
 
 

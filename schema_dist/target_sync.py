@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -26,8 +26,9 @@ from schema_dist.core.ledger import (
     entries_after,
     entries_before,
 )
-from schema_dist.core.limits import SLICE_PLACES
+from schema_dist.core.limits import ABSENT_LOOKS_MIN, ABSENT_MS_MIN, SLICE_PLACES
 from schema_dist.core.model import (
+    IMPORT,
     Place,
     Reason,
     Refusal,
@@ -114,6 +115,8 @@ class TargetSync:
         self._standing: Standing | None = None
         self._stale = True
         self._probed: str | None = None  # the fault that the probe found; empty: none
+        # Settings that would be taken back: since when, and the source's reads by then.
+        self._unset: dict[Write, tuple[int, int]] = {}
 
     def read_anew(self) -> None:
         """Called before a round if somebody else may have written to the target. Then everything is
@@ -159,7 +162,7 @@ class TargetSync:
         written: Counter[str] = Counter()
         refused: dict[Place | Write, Refusal] = {}
         for _ in range(PLANS_MAX):
-            plan = await self._plan(source)
+            plan = self._lasting(await self._plan(source), source)
             await self._note(plan.adopted)
             registers = any(isinstance(write, Register) for write in _writes(plan))
             if self._probed is None and registers:
@@ -168,7 +171,7 @@ class TargetSync:
             if not made:
                 break
         refusals = (*plan.refusals, *refused.values())
-        behind = plan.writes + len(plan.unconfirmed)
+        behind = plan.writes + len(plan.unconfirmed) + len(self._unset)
         return Round(plan.in_sync, behind, refusals, written)
 
     async def _loaded(self) -> Ledger:
@@ -227,6 +230,33 @@ class TargetSync:
         asked = [(subject, version) for subject, version in back if isinstance(subject, str)]
         self._allowed.confirming.ask_for(self, asked)
         return plan
+
+    def _lasting(self, plan: Plan, source: Contents) -> Plan:
+        """The plan without settings that are taken back because the source does not show them.
+        Unless its log tells it, they have to stay away as long, and in as many looks, as versions.
+        """
+        now_ms, before, self._unset = _now_ms(), self._unset, {}
+        if source.recorded:
+            return plan
+        for write in _writes(plan):
+            if not self._takes_back(write):
+                continue
+            since_ms, reads = before.get(write, (now_ms, source.reads))
+            looks = source.reads - reads
+            if now_ms - since_ms < ABSENT_MS_MIN or looks < ABSENT_LOOKS_MIN:
+                self._unset[write] = (since_ms, reads)
+        kept = (tuple(write for write in wave if write not in self._unset) for wave in plan.waves)
+        return replace(plan, waves=tuple(kept))
+
+    def _takes_back(self, write: Write) -> bool:
+        match write:
+            case SetCompatibility(_, level):
+                return level is None
+            case SetMode(subject, mode):
+                # Keyway's own, in which explicit ids count, ends with the registration.
+                return mode is None and self._target.contents.modes.get(subject) != IMPORT
+            case _:
+                return False
 
     def _there(self, places: Iterable[Place]) -> Iterable[tuple[Place, Place]]:
         """Pairs of places: the target's, and the source's that it comes from."""
@@ -300,6 +330,10 @@ class TargetSync:
         done = [write for write, refusal in zip(batch, refusals, strict=True) if refusal is None]
         await self._note(entry for write in done for entry in entries_after(write))
         return refusals
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000)
 
 
 async def _in_slices(work: Iterator[None]) -> None:

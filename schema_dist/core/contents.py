@@ -33,8 +33,9 @@ class Contents:
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
     whose tombstone was read. `recorded`: soft deletes are records of a log; if False, a list lacked
-    the version. `ids`: the places of each id, in all contexts. `users`: for each version, the
-    versions that refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
+    the version. `reads`: how many times such a list was read. `ids`: the places of each id, in all
+    contexts. `users`: for each version, the versions that refer to it. `ignored`, `malformed`: how
+    many records changed nothing, by kind.
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Contents:
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
     recorded: bool = field(default=True, compare=False)
+    reads: int = field(default=0, compare=False)
     ids: PlacesBy[SchemaId] = field(default_factory=PlacesBy, compare=False)
     users: PlacesBy[Place] = field(default_factory=PlacesBy, compare=False)
     _journal: list[Place] = field(default_factory=list, compare=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType
+from typing import Final, NewType
 
 SchemaId = NewType("SchemaId", int)
 Version = NewType("Version", int)
@@ -20,6 +20,7 @@ AVRO = "AVRO"
 PROTOBUF = "PROTOBUF"
 JSON = "JSON"
 GLOBAL = ""  # in place of a subject: the setting of the whole registry
+IMPORT: Final = "IMPORT"  # the mode in which explicit ids and versions count
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,3 +191,24 @@ def test_more_than_may_go_at_once_stay() -> None:
         assert world.live() == 110
 
     run(world.follow(scenario))
+
+
+def test_a_level_that_is_not_shown_for_a_while_is_not_taken_back() -> None:
+    """One answer without it took it from every target, until the next answer."""
+    world = World(3)
+    there, levels = world.target.registry.config, world.source.registry.config
+    levels["s0-value"] = levels["s1-value"] = "NONE"
+    without = (404, b'{"error_code": 40408, "message": "it has no level of its own"}')
+
+    async def scenario() -> None:
+        await until(lambda: there.keys() == {"s0.b-value", "s1.b-value"}, within_s=130)
+        world.source.fault = lambda path, _query: without if path == "/config/s0-value" else None
+        await asyncio.sleep(50)
+        world.source.fault = lambda _path, _query: None
+        await asyncio.sleep(130)
+        del levels["s1-value"]
+        await asyncio.sleep(55)
+        assert there == {"s0.b-value": "NONE", "s1.b-value": "NONE"}
+        await until(lambda: there == {"s0.b-value": "NONE"}, within_s=130)
+
+    run(world.follow(scenario))
