@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import structlog
+
 from keyway.clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from offsets.client import ClusterClient
@@ -26,6 +28,9 @@ from offsets.core.entries import (
 )
 from offsets.core.plan import Row
 from offsets.core.switches import SWITCH, Told, encode_told
+from offsets.errors import ClusterAway
+
+log = structlog.get_logger("keyway.offsets")
 
 # An entry with SETTLED_RANGES_MAX takes half of it.
 _LARGE_RECORDS: Final = {"max.message.bytes": str(2 * 1024 * 1024)}
@@ -45,21 +50,28 @@ class BoardTopic:
 
     def ensure(self) -> None:
         """Creates the topic unless it exists. A topic that is not listed may exist all the same,
-        and without the topic nothing is known of what was applied here. Raises ClusterAway,
-        NotReadable.
+        and without the topic nothing is known of what was applied here. Into one that was deleted
+        since, all that is known is written again. Raises ClusterAway, NotReadable.
         """
         if not self._ensured:
             with self.client.asking(TOPIC):
-                self._topic.ensure(STATE_TOPIC_CONFIG | _LARGE_RECORDS)
+                created = self._topic.ensure(STATE_TOPIC_CONFIG | _LARGE_RECORDS)
+                if created and (known := self.state.records()):
+                    log.warning("board_made_anew", cluster=self.client.name, records=len(known))
+                    self._topic.write(known)
             self._ensured = True
 
     def read(self, *, for_s: float) -> bool:
         """Reads to the topic's present end. Returns False if time was up before. Raises
         ClusterAway, NotReadable.
         """
-        with self.client.asking(TOPIC):
-            there = self._ensured or self._topic.exists()
-            return not there or self._topic.read(self.state.read, for_s=for_s)
+        try:
+            with self.client.asking(TOPIC):
+                there = self._ensured or self._topic.exists()
+                return not there or self._topic.read(self.state.read, for_s=for_s)
+        except ClusterAway:
+            self._ensured = False  # it may have been deleted
+            raise
 
     # ----------------------------------------------------------------------------------- writing
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
@@ -26,8 +27,9 @@ from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
 from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
-from offsets.limits import NAMES_KEPT
+from offsets.limits import LOGGED_PLACES_MAX, NAMES_KEPT
 
+log = structlog.get_logger("keyway.offsets")
 Partition = tuple[str, int]  # logical topic, partition
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
@@ -37,6 +39,7 @@ _DENIED = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
+_NO_LEADER = (NO_LEADERS, KafkaError.LEADER_NOT_AVAILABLE)
 _REFUSED = {
     KafkaError.UNKNOWN_MEMBER_ID: Refusal.GROUP_ACTIVE,
     KafkaError.REBALANCE_IN_PROGRESS: Refusal.GROUP_ACTIVE,
@@ -64,6 +67,12 @@ class Refused:
     refusal: Refusal
     error: str
 
+    def __str__(self) -> str:
+        return f"{self.refusal}, {self.error}"
+
+
+Commits = dict[tuple[str, int], Committed]  # of one group, by topic here and partition
+
 
 class ClusterClient:
     def __init__(self, cluster: Cluster) -> None:
@@ -81,6 +90,7 @@ class ClusterClient:
         }
         self.admin = AdminClient(self._settings)
         self._ends = LogEnds(self._settings, ANSWER_S_MAX, self.admin)
+        self._unreadable: set[str] = set()  # topics of which that was said
 
     # ------------------------------------------------------------------------------------- names
 
@@ -123,14 +133,28 @@ class ClusterClient:
         )
 
     def topics(self) -> dict[str, int]:
-        """How many partitions each topic has, by its name here. Raises ClusterAway."""
+        """How many partitions each topic has, by its name here. A topic that is not listed may
+        exist all the same. Raises ClusterAway.
+        """
         with self.asking("topics"):
             found = self.admin.list_topics(timeout=ANSWER_S_MAX).topics
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
+    def partitions_of(self, name: str) -> int | None:
+        """How many partitions a topic has, by its name here; None: Kafka says that it does not
+        exist. Raises ClusterAway, NotReadable.
+        """
+        with self.asking(name):
+            answer = described(self.admin, [name], ANSWER_S_MAX)[name]
+            if not isinstance(answer, KafkaError):
+                return answer[1]
+            if answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise KafkaException(answer)
+
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """The facts of logical topics. Topics that are missing on this cluster are left out. Raises
-        ClusterAway.
+        """The facts of logical topics. Topics that are missing on this cluster, or whose configs
+        this user may not read, are left out. Raises ClusterAway.
         """
         known = self.identities(topics)
         resources = {
@@ -139,16 +163,24 @@ class ClusterClient:
         }
         if not resources:
             return {}
-        found = {}
+        found, unreadable = {}, set()
         asked = self.admin.describe_configs(list(resources), request_timeout=ANSWER_S_MAX)
         for resource, future in asked.items():
             try:
                 config = answered(future, ANSWER_S_MAX)
             except KafkaException as error:
-                raise self._away("topic configs", error) from error
+                if error.args[0].code() in _DENIED:
+                    unreadable.add(str(resource.name))
+                elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._away("topic configs", error) from error
+                continue
             topic_id, partitions = known[resources[resource]]
             kind = config["message.timestamp.type"].value
             found[resources[resource]] = TopicFacts(partitions, kind != "LogAppendTime", topic_id)
+        if fresh := sorted(unreadable - self._unreadable):
+            shown = fresh[:LOGGED_PLACES_MAX]
+            log.warning("topic_configs_not_readable", cluster=self.name, topics=shown)
+            self._unreadable |= unreadable
         return found
 
     def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
@@ -165,37 +197,43 @@ class ClusterClient:
                 raise self._away(f"topic {name}", KafkaException(answer))
         return found
 
-    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Where the logs begin. Raises ClusterAway."""
-        return self._offsets(self._ends.starts, partitions)
-
-    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The last stable offsets: readers of committed records read up to there. Raises
-        ClusterAway.
+    def starts(
+        self, partitions: Iterable[Partition], *, partly: bool = False
+    ) -> dict[Partition, int]:
+        """Where the logs begin. Partitions that no longer exist are left out, and with `partly`
+        those that have no leader now, or that this user may not describe. Raises ClusterAway.
         """
-        return self._offsets(self._ends.ends, partitions)
+        return self._offsets(self._ends.starts, partitions, partly=partly)
+
+    def ends(
+        self, partitions: Iterable[Partition], *, partly: bool = False
+    ) -> dict[Partition, int]:
+        """The last stable offsets: readers of committed records read up to there. As `starts`."""
+        return self._offsets(self._ends.ends, partitions, partly=partly)
 
     def _offsets(
         self,
         asked: Callable[[Iterable[Place]], Mapping[Place, int | KafkaError]],
         partitions: Iterable[Partition],
+        *,
+        partly: bool,
     ) -> dict[Partition, int]:
-        """Partitions that no longer exist are left out."""
         named = {
             (self.topic_here(partition[0]), partition[1]): partition for partition in partitions
         }
         places = {
             (name, at): partition for (name, at), partition in named.items() if name is not None
         }
+        gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, *(_DENIED if partly else ()))
         found, leaderless = {}, set()
         for place, offset in asked(places).items():
             if not isinstance(offset, KafkaError):
                 found[places[place]] = offset
-            elif offset.code() == NO_LEADERS:
+            elif offset.code() in _NO_LEADER:
                 leaderless.add(places[place][0])
-            elif offset.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            elif offset.code() not in gone:
                 raise self._away(f"offsets of {place[0]}", KafkaException(offset))
-        if leaderless and (there := self.identities(leaderless)):
+        if leaderless and not partly and (there := self.identities(leaderless)):
             raise ClusterAway(f"{self.name}: offsets of {min(there)}: no leaders")
         return found
 
@@ -212,15 +250,30 @@ class ClusterClient:
         """Groups with members, by their names here. Raises ClusterAway."""
         return {name for name, state in self.group_states().items() if state not in EMPTY_STATES}
 
-    def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
-        """All that each group has committed, by topic names here. Raises ClusterAway."""
+    def committed(self, groups: Iterable[str]) -> dict[str, Commits]:
+        """All that each group has committed, by topic names here. Raises ClusterAway, also if that
+        is not known of one group.
+        """
+        found = {}
+        for group, answer in self.committed_each(groups).items():
+            if isinstance(answer, Refused):
+                raise ClusterAway(f"{self.name}: committed offsets: {answer.error}")
+            found[group] = answer
+        return found
+
+    def committed_each(self, groups: Iterable[str]) -> dict[str, Commits | Refused]:
+        """The same, or the reason why it is not known of a group: this user may not read it, or it
+        has no coordinator now. Raises ClusterAway if Kafka cannot be asked.
+        """
         try:
             found = fetch_offsets(self._cluster, groups)
         except (RequestFailed, OSError) as error:
             raise ClusterAway(f"{self.name}: committed offsets: {error}") from error
         return {
-            group: {place: Committed(*committed) for place, committed in offsets.items()}
-            for group, offsets in found.items()
+            group: Refused(_REFUSED.get(_code_of(answer), Refusal.CLUSTER_AWAY), str(answer))
+            if isinstance(answer, Exception)
+            else {place: Committed(*committed) for place, committed in answer.items()}
+            for group, answer in found.items()
         }
 
     def commit(
@@ -269,3 +322,7 @@ class ClusterClient:
         if code == 0:
             return None
         return Refused(_REFUSED.get(code, Refusal.KAFKA_ERROR), KafkaError(code).name())
+
+
+def _code_of(error: Exception) -> int:
+    return int(error.errno) if isinstance(error, RequestFailed) else KafkaError._TRANSPORT

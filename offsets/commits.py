@@ -9,7 +9,7 @@ commit's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from keyway.kafka.compacted import consumed
-from offsets.client import EMPTY_STATES, ClusterClient
+from offsets.client import EMPTY_STATES, ClusterClient, Refused
 from offsets.core.consumer_offsets import (
     GroupDeleted,
     GroupMembers,
@@ -29,6 +29,7 @@ from offsets.core.consumer_offsets import (
 )
 from offsets.core.plan import Committed
 from offsets.errors import NotReadable
+from offsets.limits import LOGGED_PLACES_MAX
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -47,6 +48,10 @@ class CommitSource(Protocol):
     @property
     def caught_up(self) -> bool:
         """Whether everything that was committed before the start has been seen."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether each commit has its own time, and not that of a look at it."""
 
     @property
     def working(self) -> Collection[str]:
@@ -70,6 +75,10 @@ class TailedCommits:
         self.unreadable = 0
 
     @property
+    def timed(self) -> bool:
+        return True
+
+    @property
     def caught_up(self) -> bool:
         return self._nothing_yet or (self._consumer is not None and not self._open)
 
@@ -90,7 +99,8 @@ class TailedCommits:
         assert self._consumer is not None
         changes: dict[GroupPlace, Change] = {}
         while True:
-            messages = consumed(self._consumer, 0.1 if self._open else 0.0)
+            with self._client.asking(CONSUMER_OFFSETS):
+                messages = consumed(self._consumer, 0.1 if self._open else 0.0)
             for message in messages:
                 error = message.error()
                 if error is None:
@@ -104,7 +114,8 @@ class TailedCommits:
 
     def _start(self) -> bool:
         """Returns False while the topic does not exist: nobody has committed yet."""
-        count = self._client.topics().get(CONSUMER_OFFSETS)
+        # By its name: a list lacks topics that this user may not see, and would look the same.
+        count = self._client.partitions_of(CONSUMER_OFFSETS)
         self._nothing_yet = count is None
         if count is None:
             return False
@@ -158,6 +169,11 @@ class ListedCommits:
     working: Collection[str] = ()
     _asked_ms: float = 0.0
     _latest: dict[GroupPlace, Committed] = field(default_factory=dict)
+    _unknown: set[str] = field(default_factory=set)  # groups whose commits were not told
+
+    @property
+    def timed(self) -> bool:
+        return False
 
     def latest(self, place: GroupPlace) -> Committed | None:
         return self._latest.get(place)
@@ -169,15 +185,28 @@ class ListedCommits:
         self._asked_ms = now
         states = self.client.group_states()
         self.working = {name for name, state in states.items() if state not in EMPTY_STATES}
-        groups = [group for group in states if self.wanted(group)]
+        listed = {group for group in states if self.wanted(group)}
+        # A group that is not listed is asked for by its name before its commits count as deleted.
+        known = {group for group, _, _ in self._latest}
+        answers = self.client.committed_each(sorted(listed | known))
+        unknown = {group for group, answer in answers.items() if isinstance(answer, Refused)}
+        self._tell({group: answers[group] for group in unknown - self._unknown})
+        self._unknown = unknown
         found = {
             (group, topic, partition): committed
-            for group, offsets in self.client.committed(groups).items()
-            for (topic, partition), committed in offsets.items()
+            for group, answer in answers.items()
+            if not isinstance(answer, Refused)
+            for (topic, partition), committed in answer.items()
         }
         changes = [*self._committed(found), *self._deleted(found)]
         self.caught_up = True
         return changes
+
+    @staticmethod
+    def _tell(unknown: Mapping[str, object]) -> None:
+        if unknown:
+            shown = [f"{group}: {why}" for group, why in sorted(unknown.items())]
+            log.warning("commits_not_listed", groups=len(unknown), first=shown[:LOGGED_PLACES_MAX])
 
     def _committed(self, found: dict[GroupPlace, Committed]) -> list[Change]:
         changes: list[Change] = []
@@ -196,7 +225,9 @@ class ListedCommits:
         return changes
 
     def _deleted(self, found: dict[GroupPlace, Committed]) -> list[Change]:
-        gone = [place for place in self._latest if place not in found]
+        gone = [
+            place for place in self._latest if place not in found and place[0] not in self._unknown
+        ]
         for place in gone:
             del self._latest[place]
         return [OffsetDeleted(*place) for place in gone]

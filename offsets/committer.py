@@ -10,6 +10,7 @@ never takes the commit for news, even after a crash between the two. The positio
 replaces is written down with it: a commit that failed is made in a later round.
 """
 
+# Long: a row is planned, looked at again and committed from one set of facts.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -21,7 +22,7 @@ from keyway.clusters.core.tree import Tree
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.activity import Activity
 from offsets.board import BoardTopic
-from offsets.client import ClusterClient, Partition, TopicFacts
+from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
@@ -58,7 +59,9 @@ class _Planned:
 
 @dataclass(slots=True)
 class Committer:
-    """`source` tells when a commit was made here; None: nothing can tell."""
+    """`source` tells when a commit was made here; None: nothing can tell. `follows`: whether the
+    configuration names a place.
+    """
 
     client: ClusterClient
     partitions: Partitions
@@ -67,10 +70,14 @@ class Committer:
     now_ms: Callable[[], int]
     tree: Tree
     source: CommitSource | None = None
+    follows: Callable[[Place], bool] = lambda _: True
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[Place, Row] = field(default_factory=dict)
     _planned: dict[Place, _Planned] = field(default_factory=dict)
     _switching: set[str] = field(default_factory=set)  # clusters
+    _unknown: dict[str, Refused] = field(
+        default_factory=dict
+    )  # groups whose positions are not told
     activity: Activity = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +89,14 @@ class Committer:
         return self.entries_of([place for place in self.board.state.places if place[0] in wanted])
 
     def entries_of(self, places: Iterable[Place]) -> list[Entry]:
-        found = (self.board.state.newest(place, besides=self.client.name) for place in places)
+        """The same for `places`. An entry stays on the board when its group does not follow any
+        more, and must not move that group.
+        """
+        found = (
+            self.board.state.newest(place, besides=self.client.name)
+            for place in places
+            if self.follows(place)
+        )
         return [entry for entry in found if entry is not None]
 
     def plan(self, entries: Sequence[Entry], *, ask: bool = True) -> list[Row]:
@@ -97,6 +111,7 @@ class Committer:
             lambda group: self.client.group_here(group) in active,
             both_ms=self.options.both_ms,
         )
+        self._unknown = {}
         now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
         self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
@@ -109,7 +124,11 @@ class Committer:
         for entry in again:
             at = now.get(entry.place)
             row = self._row(entry, active, at, found.get(entry.place))
-            self._planned[entry.place] = _Planned(*self._state(entry, active, at), row)
+            if (unknown := self._unknown.get(entry.group)) is not None:
+                row = replace(row, refusals=(unknown.refusal,), error=unknown.error, new=None)
+                self._planned.pop(entry.place, None)
+            else:
+                self._planned[entry.place] = _Planned(*self._state(entry, active, at), row)
             kept[entry.place] = row
         return [made for entry in entries if (made := kept[entry.place]) is not None]
 
@@ -216,11 +235,16 @@ class Committer:
         return found
 
     def _asked(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
-        """The positions here, as Kafka answers now. Raises ClusterAway."""
+        """The positions here, as Kafka answers now; `_unknown` are the groups of which it does not
+        tell. One of them keeps no other waiting. Raises ClusterAway.
+        """
         names = {entry.group: self.client.group_here(entry.group) for entry in entries}
         groups = {here: group for group, here in names.items() if here is not None}
         found: dict[Place, Committed] = {}
-        for here, offsets in self.client.committed(groups).items():
+        for here, offsets in self.client.committed_each(groups).items():
+            if isinstance(offsets, Refused):
+                self._unknown[groups[here]] = offsets
+                continue
             for (topic, partition), committed in offsets.items():
                 logical = self.client.topic_of(topic)
                 if logical is not None:
@@ -257,7 +281,7 @@ class Committer:
                 if processed > max(index.end, beyond.get(partition, 0)):
                     beyond[partition] = processed
         # The index may only be behind.
-        for partition, end in (self.client.ends(beyond) if beyond else {}).items():
+        for partition, end in (self.client.ends(beyond, partly=True) if beyond else {}).items():
             index = self.partitions.index(partition)
             if index is not None and index.compare(beyond[partition], end):
                 log.warning("topic_created_anew", partitions=[f"{partition[0]}-{partition[1]}"])

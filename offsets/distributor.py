@@ -21,7 +21,7 @@ from keyway.clusters.core.tree import Distributor as Link
 from keyway.clusters.core.tree import Flags
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
-from offsets.client import ClusterClient, Partition, TopicFacts
+from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
@@ -58,6 +58,7 @@ class Distributor:
     waiting: dict[Place, OffsetCommitted] = field(default_factory=dict)
     _at_end: dict[Place, int] = field(default_factory=dict)  # the index's end when it was looked at
     _deleted: set[Place] = field(default_factory=set)  # as far as the commits are read
+    _lost_asked: bool = False  # whether commits that are gone since before the start were asked for
     _again: list[Place] = field(default_factory=list)  # left of the present look at all
     _again_ms: float = -inf  # when that began
 
@@ -78,6 +79,9 @@ class Distributor:
                 self._deleted.add(place)
         # Before that, the commit of an entry, or a later one, may not be read yet.
         if self.source.caught_up:
+            if not self._lost_asked:
+                self._deleted |= self._lost()
+                self._lost_asked = True
             self._delete()
             self._look_again()
 
@@ -87,6 +91,26 @@ class Distributor:
         if group is None or topic is None or not self.wanted_topic(topic):
             return None
         return group, topic, change.partition
+
+    def _lost(self) -> set[Place]:
+        """Places on the board whose commits were deleted while no service ran: the source tells
+        nothing of them, once their tombstones are compacted away, too. Kafka is asked for each of
+        their groups by name. Raises ClusterAway.
+        """
+        here: dict[Place, GroupPlace] = {}
+        for (place, name), entry in self.board.state.entries.items():
+            at = self._here(place)
+            if name != self.client.name or entry.deleted or at is None or place in self.waiting:
+                continue
+            if self.source.latest(at) is None:
+                here[place] = at
+        answers = self.client.committed_each({at[0] for at in here.values()}) if here else {}
+        return {
+            place
+            for place, (group, topic, partition) in here.items()
+            if not isinstance(answer := answers[group], Refused)
+            and (topic, partition) not in answer
+        }
 
     def _delete(self) -> None:
         gone, name = [], self.client.name
@@ -104,8 +128,11 @@ class Distributor:
         entry = self.board.state.entries.get((place, self.client.name))
         if entry is None or entry.deleted or entry.key_shared:
             return False
-        told = (entry.offset, entry.metadata, entry.committed_ms)
-        return told == (commit.offset, without_flags(commit.metadata), commit.committed_ms)
+        if (entry.offset, entry.metadata) != (commit.offset, without_flags(commit.metadata)):
+            return False
+        # A commit that is only looked at would be news after each restart, and look like the latest
+        # work of its group.
+        return not self.source.timed or entry.committed_ms == commit.committed_ms
 
     def _look_again(self) -> None:
         """Looks again at groups that are behind: records that came since may have earlier

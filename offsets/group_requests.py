@@ -123,16 +123,11 @@ def commit_offsets(
     return _for_each(cluster, wanted, commit)
 
 
-def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets]:
-    """The commits of each group: offset and metadata by place. Raises aiokafka's KafkaError,
-    OSError.
+def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets | Exception]:
+    """The commits of each group: offset and metadata by place. In their place stands aiokafka's
+    KafkaError or an OSError if nothing is known about the group. Raises both.
     """
-    found: dict[str, Offsets] = {}
-    for group, answer in _for_each(cluster, groups, _fetch).items():
-        if isinstance(answer, Exception):
-            raise answer
-        found[group] = answer
-    return found
+    return _for_each(cluster, groups, _fetch)
 
 
 def _for_each(

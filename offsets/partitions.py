@@ -132,6 +132,7 @@ class Partitions:
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
         self._streams: dict[Stream, Stream] = {}  # each once
         self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
+        self._denied: set[str] = set()  # topics of which it was said
         self.doubted = 0  # headers that were not believed
         # Topics of partitions that were left: the facts with which they were followed are old.
         self.outdated: set[str] = set()
@@ -147,7 +148,8 @@ class Partitions:
             return
         assigned = []
         stored = self._stored(new, facts)
-        for (topic, partition), start in self._client.starts(new).items():
+        # One without a leader is followed later: it keeps no other waiting.
+        for (topic, partition), start in self._client.starts(new, partly=True).items():
             name = self._client.topic_here(topic)
             assert name is not None, "its start is known"
             index = stored.get((topic, partition))
@@ -173,7 +175,7 @@ class Partitions:
         from a log's end. Raises ClusterAway.
         """
         found = {} if self._file is None else self._file.load(partitions)
-        ends = self._client.ends(found) if found else {}
+        ends = self._client.ends(found, partly=True) if found else {}
         return {
             partition: index
             for partition, index in found.items()
@@ -244,7 +246,7 @@ class Partitions:
         ClusterAway.
         """
         until = time.monotonic() + for_s
-        ends = self._client.ends(list(self._followed))
+        ends = self._client.ends(list(self._followed), partly=True)
         while self.behind or any(
             self._followed[partition].index.end < end for partition, end in ends.items()
         ):
@@ -270,11 +272,19 @@ class Partitions:
                 fresh.setdefault(place, _Columns())
                 self._followed[place].caught_up = True
                 self._behind.discard(place)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self._not_readable(place[0])
         kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, RECENT_ROWS // len(self._followed)))
         for place, columns in fresh.items():
             self._followed[place].take(columns, ends[place], kept_max=kept_max)
             self._unsaved.setdefault(place, time.monotonic())
         return sum(len(columns.offsets) for columns in fresh.values())
+
+    def _not_readable(self, topic: str) -> None:
+        """Its groups are not indexed as long as this user may not read it."""
+        if topic not in self._denied:
+            log.warning("topic_not_readable", cluster=self._client.name, topic=topic)
+            self._denied.add(topic)
 
     def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
         offset, (_, timestamp) = message.offset(), message.timestamp()
@@ -301,14 +311,17 @@ class Partitions:
         asked = [partition for partition in partitions if partition in self._followed]
         if not asked:
             return
-        starts, ends = self._client.starts(asked), self._client.ends(asked)
+        starts = self._client.starts(asked, partly=True)
+        ends = self._client.ends(asked, partly=True)
         # Asked last: if the topic is still the same, so it was for the questions before.
         ids = self._client.identities({topic for topic, _ in asked})
         anew = []
         for partition in asked:
             index = self._followed[partition].index
-            topic_id, _ = ids.get(partition[0], (None, 0))
-            if topic_id == index.own.life and index.end <= ends.get(partition, -1):
+            topic_id, count = ids.get(partition[0], (None, 0))
+            # Of a partition without a leader the end is not known.
+            end = ends.get(partition, index.end if partition[1] < count else -1)
+            if topic_id == index.own.life and index.end <= end:
                 index.forget(starts.get(partition, 0))
                 continue
             anew.append(partition)

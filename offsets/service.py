@@ -94,6 +94,7 @@ class Service:
             now_ms=wall_ms,
             tree=config.checked_tree(),
             source=source,
+            follows=self._follows,
         )
         self.switches = Switches(config, self.client, self.board)
         self._identities = Identities(config)
@@ -117,6 +118,11 @@ class Service:
                 self.client, self.wanted_group, wall_ms, interval_ms=self.settings.interval_ms
             )
         return TailedCommits(self.client, self.wanted_group)
+
+    def _follows(self, place: Place) -> bool:
+        groups = self.config.groups
+        assert groups is not None, "the service begins with them"
+        return groups.takes(place[0]) and self.config.topics.takes(place[1])
 
     def _linked(self, topic: str) -> bool:
         """Whether links run between these clusters and copy this topic."""
@@ -214,7 +220,8 @@ class Service:
         asked = (topics - self._asked_for) | (left & topics) | {topic for topic, _ in turn}
         if due:
             self._asked_for &= topics
-            self._links_seen = self.config.messages.status_topic in self.client.topics()
+            # Once seen, they are there: a list without the topic proves nothing.
+            self._links_seen |= self.config.messages.status_topic in self.client.topics()
         if due or asked:
             kept = self._asked_for - asked
             known = {topic: facts for topic, facts in self._facts.items() if topic in kept}

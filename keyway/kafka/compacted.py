@@ -82,18 +82,22 @@ class CompactedTopic:
         """Whether the cluster lists the topic now."""
         return self.name in self._admin.list_topics(timeout=self._answer_s).topics
 
-    def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> None:
-        """Creates the topic, with the brokers' default number of replicas, unless it exists."""
+    def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> bool:
+        """Creates the topic, with the brokers' default number of replicas, unless it exists.
+        Returns whether it did.
+        """
         if self.exists():
-            return
-        new = NewTopic(self.name, 1, -1, config=dict(configs))
+            return False
+        new, created = NewTopic(self.name, 1, -1, config=dict(configs)), True
         asked = self._admin.create_topics([new], request_timeout=self._answer_s)[self.name]
         try:
             answered(asked, self._answer_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+            created = False
         self._created_s = time.monotonic()
+        return created
 
     def end(self) -> int:
         """Where the committed records end now. This is asked on a connection of its own: behind a

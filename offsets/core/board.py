@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,17 +12,20 @@ from offsets.core.entries import (
     BOTH,
     ENTRY,
     ROW,
+    VERSION,
     Applied,
     Entry,
     MalformedEntry,
     Place,
     decode_applied,
     decode_entry,
+    encode_applied,
+    encode_entry,
     key_of,
     read_body,
     read_key,
 )
-from offsets.core.switches import SWITCH, Told, decode_told
+from offsets.core.switches import SWITCH, Told, decode_told, encode_told
 
 
 @dataclass(slots=True)
@@ -103,6 +107,18 @@ class Board:
         found = list(self.changed.values())
         self.changed.clear()
         return found
+
+    def records(self) -> list[tuple[bytes, bytes]]:
+        """All of it, as records of the topic."""
+        rows = ((key, json.dumps(row, separators=(",", ":"))) for key, row in self.rows.items())
+        both = json.dumps({"version": VERSION}, separators=(",", ":")).encode()
+        return [
+            *((key_of(ENTRY, *key), encode_entry(entry)) for key, entry in self.entries.items()),
+            *((key_of(APPLIED, at), encode_applied(done)) for at, done in self.applied.items()),
+            *((key_of(ROW, *key), text.encode()) for key, text in rows),
+            *((key_of(SWITCH, *key), encode_told(told)) for key, told in self.switches.items()),
+            *((key_of(BOTH, (group, "", 0)), both) for group in sorted(self.both)),
+        ]
 
     def newest(self, place: Place, *, besides: str) -> Entry | None:
         """The latest commit of a group anywhere but on `besides`."""

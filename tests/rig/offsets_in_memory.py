@@ -11,12 +11,13 @@ from keyway.clusters.config import Cluster
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.compacted import CompactedTopic, Record
-from offsets.client import ClusterClient, Partition, Refused, TopicFacts
+from offsets.client import ClusterClient, Commits, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
 from offsets.core.plan import Committed
+from offsets.errors import ClusterAway
 from offsets.group_requests import Wanted
 from offsets.partitions import Answer, Asked, Partitions
 from tests.rig.offset_histories import answered
@@ -36,19 +37,17 @@ class MemoryClient(ClusterClient):
         self.fail: Exception | Refused | None = None
         self.topic_id = FACTS.topic_id
         self.active: set[str] = set()
+        self.unknown: dict[str, Refused] = {}  # groups whose commits are not told
+        self.leaderless: set[Partition] = set()
 
     def active_groups(self) -> set[str]:
         return self.active
 
-    def committed(self, groups: Iterable[str]) -> dict[str, dict[tuple[str, int], Committed]]:
-        return {
-            wanted: {
-                place[1:]: position
-                for place, position in self.positions.items()
-                if place[0] == wanted
-            }
-            for wanted in groups
-        }
+    def committed_each(self, groups: Iterable[str]) -> dict[str, Commits | Refused]:
+        return {wanted: self.unknown.get(wanted) or self._commits(wanted) for wanted in groups}
+
+    def _commits(self, group: str) -> Commits:
+        return {place[1:]: at for place, at in self.positions.items() if place[0] == group}
 
     def commit(
         self, wanted: Mapping[str, Wanted]
@@ -64,11 +63,21 @@ class MemoryClient(ClusterClient):
             }
         return {group: dict.fromkeys(places, failure) for group, places in wanted.items()}
 
-    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        return dict.fromkeys(partitions, 0)
+    def starts(
+        self, partitions: Iterable[Partition], *, partly: bool = False
+    ) -> dict[Partition, int]:
+        return dict.fromkeys(self._with_leaders(partitions, partly=partly), 0)
 
-    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        return dict.fromkeys(partitions, RECORDS)
+    def ends(
+        self, partitions: Iterable[Partition], *, partly: bool = False
+    ) -> dict[Partition, int]:
+        return dict.fromkeys(self._with_leaders(partitions, partly=partly), RECORDS)
+
+    def _with_leaders(self, partitions: Iterable[Partition], *, partly: bool) -> list[Partition]:
+        asked = list(partitions)
+        if not partly and self.leaderless.intersection(asked):
+            raise ClusterAway(f"{self.name}: no leaders")
+        return [partition for partition in asked if partition not in self.leaderless]
 
     def identities(self, topics: Iterable[str]) -> dict[str, tuple[str, int]]:
         return dict.fromkeys(topics, (self.topic_id, 1))
@@ -83,8 +92,9 @@ class MemoryTopic(CompactedTopic):
     def exists(self) -> bool:
         return True
 
-    def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> None:
+    def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> bool:  # noqa: ARG002
         """It is there."""
+        return False
 
     def end(self) -> int:
         return 0
@@ -97,6 +107,7 @@ class MemorySource:
     """The commits of a client, as `__consumer_offsets` would tell them."""
 
     caught_up = True
+    timed = True
     working: Collection[str] = ()
 
     def __init__(self, client: MemoryClient) -> None:

@@ -254,13 +254,14 @@ def test_a_task_that_ends_before_its_range_leaves_nothing_out(
     """As after half a minute at a slow target: here each task ends with its first transaction."""
     count, whole = 6_000, PipelineRun._writing
 
-    def short(it: PipelineRun, work: Any, ends: Any) -> Writing:
-        return replace(whole(it, work, ends), task_bytes_max=1)
+    def short(pipeline: PipelineRun, work: Any, ends: Any) -> Writing:
+        return replace(whole(pipeline, work, ends), task_bytes_max=1)
 
     monkeypatch.setattr(PipelineRun, "_writing", short)
     send(kafka, name, range(10, 10 + count), partition=0)
     send(kafka, name, range(20, 30), partition=1)
     done = run(spark, made())
     assert (done.counts.written, done.counts.again) == (count + 10, 0)
-    keys = [it.key() for it in committed(kafka, f"{name}-masked") if it.partition() == 0]
+    masked = committed(kafka, f"{name}-masked")
+    keys = [message.key() for message in masked if message.partition() == 0]
     assert keys == [b"key-%d" % number for number in range(10, 10 + count)]

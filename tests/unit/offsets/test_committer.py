@@ -244,3 +244,53 @@ def test_after_a_restart_what_was_done_is_not_searched_again(
     again.board = committer.board
     (row,) = again.apply([told])
     assert row.refusals == (Refusal.OVERTAKEN,)
+
+
+def test_a_group_whose_positions_are_not_told_keeps_no_other_waiting() -> None:
+    """One that this user may not read, or that has no coordinator, failed every round of all."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    client.unknown = {"billing": Refused(Refusal.NOT_AUTHORISED, "GroupAuthorizationFailed")}
+    entries = [entry(group, 40, 1_000) for group in GROUPS]
+    rows = committer.apply(entries)
+    assert [row.refusals for row in rows] == [(Refusal.NOT_AUTHORISED,), ()]
+    assert (rows[0].new, rows[0].error) == (None, "GroupAuthorizationFailed")
+    assert [place[0] for place in client.positions] == ["shipping"]
+    client.unknown = {}
+    assert [row.refusals for row in committer.apply(entries)] == [(), ()]
+    assert positions(client) == [40, 40], "nothing else has changed since"
+
+
+def test_a_group_that_does_not_follow_any_more_is_not_moved_by_what_stands_on_the_board() -> None:
+    """Its position here ended with Kafka's retention of offsets; the old entry set it anew."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    committer.board.write_told([entry(group, 40, 1_000) for group in GROUPS])
+    committer.follows = lambda place: place[0] != "billing"
+    (left,) = committer.entries_of(committer.board.state.places)
+    assert left.group == "shipping"
+
+
+HOUR_MS = 3_600_000
+
+
+def test_a_clock_that_is_ahead_elsewhere_moves_no_group_back_or_beyond_its_records() -> None:
+    """A commit on A looks an hour younger than it is."""
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    own_work(client, 40)
+    (row,) = committer.apply([entry("billing", 20, client.now_ms + HOUR_MS)])
+    assert Refusal.TARGET_AHEAD in row.refusals
+    (row,) = committer.apply([entry("billing", 60, client.now_ms + HOUR_MS)])
+    assert (row.new, row.refusals) == (60, ()), "what A's group has processed, and no record more"
+
+
+def test_a_clock_that_is_behind_elsewhere_delays_a_move_by_the_difference() -> None:
+    client = MemoryClient("B", now_ms=100_000)
+    committer = committer_on(client)
+    own_work(client, 40)
+    behind_ms = client.now_ms - HOUR_MS
+    (row,) = committer.apply([entry("billing", 60, behind_ms)])
+    assert (row.refusals, positions(client)) == ((Refusal.OVERTAKEN,), [40])
+    (row,) = committer.apply([entry("billing", 60, behind_ms + HOUR_MS + 1)])
+    assert (row.refusals, positions(client)) == ((), [60])

@@ -12,10 +12,11 @@ from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.internal import OFFSETS_TOPIC
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.board import BoardTopic
+from offsets.client import Refused
 from offsets.commits import Change
 from offsets.core.consumer_offsets import OffsetCommitted, OffsetDeleted
 from offsets.core.entries import Applied
-from offsets.core.plan import Committed
+from offsets.core.plan import Committed, Refusal
 from offsets.core.translate import Unsafe
 from offsets.distributor import Distributor
 from tests.rig.offsets_in_memory import FACTS, STREAM, MemoryClient, MemoryPartitions, MemorySource
@@ -192,3 +193,36 @@ def test_a_round_looks_again_at_some_groups_and_each_has_its_turn(
         looked.sort()
     assert max(b - a for a, b in pairwise([0, *seen])) == 2
     assert set(looked) == {place[0] for place in places}
+
+
+def test_a_group_that_was_deleted_while_no_service_ran_is_told_as_deleted() -> None:
+    """Its tombstones are compacted away, so nothing says so; its entries stayed for good."""
+    client = MemoryClient("B", now_ms=9_000)
+    board = BoardTopic(client)
+    other = ("shipping", "topic", 0)
+    client.positions |= {PLACE: Committed(6, "", 5_000), other: Committed(7, "", 5_000)}
+    assert restarted(client, board) == 2
+    del client.positions[PLACE]
+    assert restarted(client, board) == 0
+    assert {place for (place, _), it in board.state.entries.items() if it.deleted} == {PLACE}
+    del client.positions[other]
+    client.unknown = {"shipping": Refused(Refusal.CLUSTER_AWAY, "no coordinator")}
+    assert restarted(client, board) == 0
+    assert not board.state.entries[other, "B"].deleted, "no answer proves nothing"
+
+
+def test_commits_that_are_listed_are_no_news_after_a_restart() -> None:
+    """They have the time at which they were seen, and looked like the latest work of all."""
+    client = MemoryClient("B", now_ms=9_000)
+    board = BoardTopic(client)
+    client.positions[PLACE] = Committed(6, "", 5_000)
+    assert restarted(client, board) == 1
+    distributor = distributor_on(client, board=board)
+    distributor.source.timed = False  # type: ignore[misc]
+    client.positions[PLACE] = Committed(6, "", client.now_ms)
+    distributor.poll()
+    assert distributor.distribute() == 0
+    assert board.state.entries[PLACE, "B"].committed_ms == 5_000
+    client.positions[PLACE] = Committed(8, "", client.now_ms)
+    distributor.poll()
+    assert distributor.distribute() == 1

@@ -76,10 +76,10 @@ class Log(MemoryClient):
 
     bounds = (0, 9)
 
-    def starts(self, partitions: object) -> dict[Partition, int]:  # noqa: ARG002
+    def starts(self, partitions: object, *, partly: bool = False) -> dict[Partition, int]:  # noqa: ARG002
         return {PLACE: self.bounds[0]}
 
-    def ends(self, partitions: object) -> dict[Partition, int]:  # noqa: ARG002
+    def ends(self, partitions: object, *, partly: bool = False) -> dict[Partition, int]:  # noqa: ARG002
         return {PLACE: self.bounds[1]}
 
 

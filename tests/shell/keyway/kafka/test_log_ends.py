@@ -17,6 +17,7 @@ from keyway.kafka.compacted import CompactedTopic
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds
 from offsets.client import ClusterClient
 from offsets.errors import ClusterAway
+from spark.streaming.kafka import KafkaSide
 from tests.rig.fake_broker import FakeBroker, ReceivedRequest, speaking
 from tests.rig.patience import patient_s
 
@@ -108,7 +109,28 @@ def test_partitions_of_a_topic_that_is_gone_are_left_out() -> None:
         learning.topic = {"Partitions": [LEADERLESS]}
         with pytest.raises(ClusterAway, match="A: offsets of orders: "):
             client.ends([(TOPIC, 0)])
+        assert client.ends([(TOPIC, 0)], partly=True) == {}
         learning.learn()
         assert client.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
+
+
+def test_a_partition_without_a_leader_beside_one_that_has_it() -> None:
+    """The brokers of the one are away; the other's end is told all the same."""
+
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        cluster = Cluster(name="A", bootstrap_servers=settings["bootstrap.servers"])
+        learning.topic = {"Partitions": [KNOWN, {**LEADERLESS, "PartitionIndex": 1}]}
+        client, both = ClusterClient(cluster), [(TOPIC, 0), (TOPIC, 1)]
+        with pytest.raises(ClusterAway, match="A: offsets of orders: "):
+            client.ends(both)
+        assert client.ends(both, partly=True) == {(TOPIC, 0): END}
+        side = KafkaSide(cluster)
+        assert side.listed() == {TOPIC: 2}
+        assert side.leaderless == {TOPIC: 1}
+        learning.learn()
+        side.listed()
+        assert side.leaderless == {}
 
     run(work)

@@ -15,6 +15,7 @@ from offsets.core.entries import (
     encode_entry,
     key_of,
 )
+from offsets.core.switches import SWITCH, Told, encode_told
 
 PLACE, OTHER = ("billing", "orders", 0), ("billing", "orders", 1)
 SHOWN = b'{"version":%d}' % VERSION
@@ -66,3 +67,18 @@ def test_what_is_told_of_a_deleted_commit_ends_after_a_while() -> None:
     assert board.rows == {}
     assert board.both == {OTHER[0]}
     assert board.expired(10**15) == []
+
+
+def test_all_of_a_board_can_be_written_again() -> None:
+    """Its topic may be deleted while the service runs."""
+    board, again = Board(), Board()
+    tell(board, Entry(*PLACE, "A", 1_000, offset=3), Entry(*OTHER, "C", 500, deleted=True))
+    board.read(key_of(ROW, PLACE, "A"), b'{"version":%d,"new":7}' % VERSION)
+    board.read(key_of(APPLIED, PLACE), encode_applied(Applied(7, "", "A", 5)))
+    board.read(key_of(BOTH, (PLACE[0], "", 0)), SHOWN)
+    switch = Told("B", 2, "B", generation=1, target="A", rewind=False, done=True)
+    board.read(key_of(SWITCH, switch.place, switch.source), encode_told(switch))
+    for key, value in board.records():
+        again.read(key, value)
+    assert again == board
+    assert again.malformed == 0

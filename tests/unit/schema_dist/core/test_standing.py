@@ -104,7 +104,9 @@ class Compared:
         self.note(*versions)
 
     def note(self, *versions: SchemaVersion) -> None:
-        entries = [VersionEntry(it.place, (it.id, fingerprint(it.schema))) for it in versions]
+        entries = [
+            VersionEntry(each.place, (each.id, fingerprint(each.schema))) for each in versions
+        ]
         self.ledger.apply(entries)
 
     def open(self) -> set[Place]:
@@ -178,7 +180,7 @@ def test_it_goes_on_for_the_very_contents_that_it_compares() -> None:
     mine = (compared.wanted, compared.target, compared.ledger)
     theirs = (other.wanted, other.target, other.ledger)
     for at in range(3):
-        mixed = [theirs[it] if it == at else mine[it] for it in range(3)]
+        mixed = [theirs[part] if part == at else mine[part] for part in range(3)]
         assert not compared.standing.follows(*mixed)  # type: ignore[arg-type]
 
 

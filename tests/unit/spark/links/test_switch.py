@@ -24,7 +24,7 @@ from tests.rig.link_status import Kept
 A, B, C = ClusterName("a"), ClusterName("b"), ClusterName("c")
 CONFIG = ClustersConfig.model_validate(
     {
-        "clusters": [{"name": it, "bootstrap_servers": "127.0.0.1:1"} for it in (A, B, C)],
+        "clusters": [{"name": name, "bootstrap_servers": "127.0.0.1:1"} for name in (A, B, C)],
         "tree": {"level": 2, "children": ["a", {"level": 1, "children": ["b", "c"]}]},
     }
 )
@@ -50,14 +50,14 @@ class Side:
         return dict.fromkeys(self.told, 1)
 
     def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
-        return {it: self.told.get(it, MISSING) for it in names}
+        return {name: self.told.get(name, MISSING) for name in names}
 
     def visible(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         found = self.described(names).items()
         return {name: answer for name, answer in found if not isinstance(answer, KafkaError)}
 
     def topics(self, names: Sequence[str], _configs: object) -> dict[str, Topic]:
-        return {it: Topic(it, "id", 1, {}) for it in names}
+        return {name: Topic(name, "id", 1, {}) for name in names}
 
     def create_like(self, _topic: Topic, name: str, _messages: MessagesSection) -> None:
         if (code := self.refused.get(name)) is not None:
@@ -78,7 +78,7 @@ def side(of: Side) -> KafkaSide:
 
 def report(*topics: str) -> LinkReport:
     rows: Json = {"topic_id": "id", "partitions": {"0": {"position": 3}}}
-    told = {f"topic/a-level-2/{it}": rows for it in topics}
+    told = {f"topic/a-level-2/{topic}": rows for topic in topics}
     found = LinkReport(LINK.distributor, cast(StatusTopic, Kept(dict(told))))
     found.load()
     return found
@@ -108,7 +108,7 @@ def test_a_partition_without_a_leader_is_not_compared(monkeypatch: pytest.Monkey
         "flights": ("id", 1),
         "fares": ("id", 1),
     }
-    sides = {it: Side(it, dict(topics)) for it in (A, B, C)}
+    sides = {name: Side(name, dict(topics)) for name in (A, B, C)}
     sides[C].leaderless = {"fares": 0}
     monkeypatch.setattr("spark.links.unforwarded.KafkaSide", lambda cluster: sides[cluster.name])
     subtree = subtree_now(CONFIG, LINK, B, set(topics))
@@ -116,7 +116,7 @@ def test_a_partition_without_a_leader_is_not_compared(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "spark.links.unforwarded.copied_records", lambda *_: [(0, (A, "", 0, 0), 1)]
     )
-    positions = {(it, 0): Position(3, "id") for it in topics}
+    positions = {(topic, 0): Position(3, "id") for topic in topics}
 
     def failed(subtree: Subtree) -> set[str]:
         windows = Windows()
