@@ -39,6 +39,8 @@ from tests.bench.rounds import rounds_within
 from tests.bench.rows import Row, print_rows, rows_of, write
 from tests.bench.schemas import schemas
 from tests.bench.tls import tls
+from tests.bench.work import plot as plot_work
+from tests.bench.work import slow_work
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 
@@ -68,7 +70,10 @@ SECONDS_MAX = {
     "floor": 120,
     "schemas": 100,
     "tls": 240,
+    "work": 600,
 }
+# A quarter of an hour for one round: only if it is asked for by name.
+LONG = ("work",)
 # Of a client, of its set-up, of a bound that was passed.
 FAILURES = (AssertionError, TimeoutError, SetupError, subprocess.SubprocessError)
 console = Console(width=160)
@@ -95,8 +100,9 @@ def main() -> int:
     options = arguments()
     cases = {name: case for name, case in CASES.items() if options.only in name}
     parts = [name for name in PARTS if options.only in name]
+    parts += [name for name in LONG if options.only and options.only in name]
     if not cases and not parts:
-        raise SystemExit(f"nothing has {options.only!r} in its name: {[*CASES, *PARTS]}")
+        raise SystemExit(f"nothing has {options.only!r} in its name: {[*CASES, *PARTS, *LONG]}")
     console.print(f"{version_line()}; {os.cpu_count()} CPUs, {platform.machine()}")
     started = time.monotonic()
     with running(options) as bench:
@@ -151,6 +157,7 @@ def measure(
         "cost clients": lambda rounds: client_cost(bench, rounds),
         "floor": lambda rounds: share_fetch(bench, rounds),
         "tls": lambda rounds: tls(bench, rounds),
+        "work": lambda rounds: slow_work(bench, rounds),
         "schemas": lambda rounds: schemas(bench.kafka.bootstrap_servers, rounds),
     }
     for name in [*(["throughput"] if cases else []), *parts]:
@@ -166,6 +173,9 @@ def measure(
         console.print(f"{name}: {time.monotonic() - started:.0f} s")
     picture = options.output.parent / "bench-cost.png"
     if plot(rows, picture):
+        console.print(f"drawn: {picture}")
+    picture = options.output.parent / "bench-work.png"
+    if plot_work(rows, picture):
         console.print(f"drawn: {picture}")
     return rows, failures
 
