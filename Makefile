@@ -131,7 +131,7 @@ compile: $(STAMPS)/compiled ## the hot modules, in place, with mypyc
 $(STAMPS)/compiled: $(HOT) gateway/compiled.py setup.py $(STAMPS)/base
 	@echo "keyway: compiling the hot modules"
 	@find gateway dispatcher keyway -name '*.so' -delete
-	@$(BIN)/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
+	@$(BIN)/python setup.py --quiet build_ext --inplace --parallel 2 > build/compile.log 2>&1 || { tail -20 build/compile.log; exit 1; }
 	@find gateway dispatcher keyway -name '*.so' -exec touch {} +  # those whose C came out the same keep their old time
 	@grep -h '^keyway:' build/compile.log || true
 	@touch $@

@@ -32,19 +32,46 @@ HOT_MODULES = (
     "gateway/core/forwarding/topic_bytes.py",
     "gateway/core/forwarding/sasl_watch.py",
     "dispatcher/core/**/*.py",
+    "dispatcher/store/claims.py",
     "dispatcher/store/operations.py",
     "dispatcher/store/script_calls.py",
     "keyway/commit_metadata/core/*.py",
+)
+# What each share fetch goes through, from its handler to the store and back.
+SHELL_MODULES = (
+    "gateway/core/forwarding/held_bytes.py",
+    "gateway/core/reading/cache.py",
+    "gateway/core/share/sessions.py",
+    "gateway/handlers/share_fetch.py",
+    "gateway/handlers/share_plan.py",
+    "gateway/handlers/share_requests.py",
+    "gateway/listen/bounds.py",
+    "gateway/reading/read_records.py",
+    "gateway/windows/persisting.py",
+    "gateway/windows/record_flow.py",
+    "gateway/windows/record_outcomes.py",
+    "gateway/windows/store_availability.py",
+    "gateway/windows/tickets.py",
+    "gateway/windows/window.py",
 )
 # Plain data that loops only at import, or code that mypyc cannot take: compiling gains nothing.
 LEFT_OUT: tuple[str, ...] = ()
 
 
 def hot_sources(root: Path) -> list[str]:
-    """The files to compile, relative to the checkout `root`, sorted. Folders' __init__.py never."""
+    """The cores to compile, relative to the checkout `root`, sorted. Folders' __init__.py never."""
+    return _sources(root, HOT_MODULES)
+
+
+def shell_sources(root: Path) -> list[str]:
+    """The same of the shells."""
+    return _sources(root, SHELL_MODULES)
+
+
+def _sources(root: Path, patterns: tuple[str, ...]) -> list[str]:
     found = {
         str(path.relative_to(root))
-        for pattern in HOT_MODULES
+        for pattern in patterns
         for path in root.glob(pattern)
         if path.name != "__init__.py"
     }
@@ -55,7 +82,7 @@ def compiled_modules() -> dict[str, bool]:
     """For each hot module by its dotted name: would an import take the compiled one?"""
     root = Path(__file__).resolve().parent.parent
     answer = {}
-    for source in hot_sources(root):
+    for source in (*hot_sources(root), *shell_sources(root)):
         name = source.removesuffix(".py").replace("/", ".")
         spec = importlib.util.find_spec(name)
         origin = spec.origin if spec is not None else None
@@ -84,4 +111,5 @@ def version_line() -> str:
 
 
 if __name__ == "__main__":
-    print(*hot_sources(Path(__file__).resolve().parent.parent))  # noqa: T201
+    checkout = Path(__file__).resolve().parent.parent
+    print(*hot_sources(checkout), *shell_sources(checkout))  # noqa: T201

@@ -14,16 +14,8 @@ from typing import Any, cast
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
-from dispatcher.core.model import (
-    Acknowledge,
-    AckType,
-    Acquire,
-    MemberId,
-    Notice,
-    Noticed,
-    PoisonPolicy,
-    SessionId,
-)
+from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, PoisonPolicy, SessionId
+from dispatcher.core.steps import Notice, Noticed
 from dispatcher.store.base import StoreError, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
@@ -51,7 +43,8 @@ from gateway.reading.refetch import ReaderCounts
 from gateway.repartition.metrics import RepartitionCollector
 from gateway.repartition.running import Late, RunningTopic
 from gateway.upstream.build import broker_troubles
-from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
+from gateway.windows.metrics import OutcomeCollector, RoundTripCollector, WindowCollector
+from gateway.windows.record_outcomes import RecordOutcomes
 from gateway.windows.store_availability import MonitoredStore
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology
@@ -441,7 +434,7 @@ async def windows_wait_for_the_store(watch: Watch) -> None:
 def outcomes(watch: Watch) -> Callable[[Notice, int], None]:
     """A group whose records are accepted, ten a minute."""
     counted = RecordOutcomes(GroupLog(now_ms))
-    watch.register(counted)
+    watch.register(OutcomeCollector(counted))
 
     async def before() -> None:
         counted.noticed(GROUP, PLACE, Noticed(Notice.ACCEPTED, 10))

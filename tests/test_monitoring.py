@@ -13,8 +13,8 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from dispatcher.core.model import Notice
 from dispatcher.core.reports.stats import Held
+from dispatcher.core.steps import Notice
 from tests.rig.alerts import MONITORING, rules
 from tests.rig.metric_names import exported, parts
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.compiled import hot_sources
+from gateway.compiled import hot_sources, shell_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
@@ -160,7 +160,7 @@ def test_compiled_functions_name_a_caught_exception_once() -> None:
     time.
     """
     twice = []
-    for source in hot_sources(ROOT):
+    for source in (*hot_sources(ROOT), *shell_sources(ROOT)):
         for function in ast.walk(ast.parse((ROOT / source).read_text("utf-8"))):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue

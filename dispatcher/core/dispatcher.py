@@ -63,8 +63,6 @@ from dispatcher.core.model import (
     SessionClosed,
     SessionLost,
     SessionOpened,
-    Snapshot,
-    Step,
     Ticked,
 )
 from dispatcher.core.reports.invariants import check
@@ -78,6 +76,7 @@ from dispatcher.core.reports.stats import (
     unsettled_keys,
     window_stats,
 )
+from dispatcher.core.steps import Snapshot, Step
 from dispatcher.core.stored.restore import restore, snapshot_of
 from dispatcher.core.unreliable import Unreliable
 

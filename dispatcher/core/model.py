@@ -1,5 +1,5 @@
-"""The words of the dispatcher: events in, changes to persist and effects to perform out
-(ARCHITECTURE, Cores and shells).
+"""The words of the dispatcher: ids, policies, events; what comes out is in steps.py (ARCHITECTURE,
+Cores and shells).
 
 Everything here speaks of one window: one (group, topic, partition). Records come in columns
 (equally long lists), never one object per record, so that loops over them stay in compiled leaf
@@ -9,10 +9,9 @@ The objects of every step have an `__init__` of their own. mypyc compiles that; 
 `dataclass` generates stays interpreted: five times slower, and eight times if it is frozen.
 """
 
-# Long: the words of the dispatcher, which all its rooms import: events, changes, effects, policies.
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NewType
 
@@ -155,15 +154,23 @@ class LogTruncated:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Acquire:
     member_id: MemberId
     session_id: SessionId
     records_max: int
     now_ms: int
 
+    def __init__(
+        self, member_id: MemberId, session_id: SessionId, records_max: int, now_ms: int
+    ) -> None:
+        self.member_id = member_id
+        self.session_id = session_id
+        self.records_max = records_max
+        self.now_ms = now_ms
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(init=False, slots=True)
 class Acknowledge:
     """Acknowledgement batches as on the wire: (first offset, last offset, types of length 1 or
     last-first+1).
@@ -173,7 +180,21 @@ class Acknowledge:
     session_id: SessionId
     batches: list[tuple[int, int, bytes]]
     now_ms: int
-    type_max: int = 4  # RENEW; a higher type is an invalid request
+    type_max: int  # RENEW; a higher type is an invalid request
+
+    def __init__(
+        self,
+        member_id: MemberId,
+        session_id: SessionId,
+        batches: list[tuple[int, int, bytes]],
+        now_ms: int,
+        type_max: int = 4,
+    ) -> None:
+        self.member_id = member_id
+        self.session_id = session_id
+        self.batches = batches
+        self.now_ms = now_ms
+        self.type_max = type_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,234 +288,3 @@ Event = (
     | Ticked
     | HoldMoved
 )
-
-# ------------------------------------------------------------------------------------------ changes
-
-
-@dataclass(frozen=True, slots=True)
-class CursorMoved:
-    """Below `front`, all from the cursor on is settled but the records aside; bits are dropped."""
-
-    cursor: int
-    front: int
-    aside: int = 0  # records
-
-
-@dataclass(frozen=True, slots=True)
-class BitsSet:
-    """Bits of settled offsets: bit b of byte i of chunk c stands for c·65,536 + 8·i + b."""
-
-    chunk: int
-    byte_at: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class AsideSet:
-    """The records aside of stretch s: bit b of byte i stands for offset s·512 + 8·i + b."""
-
-    stretch: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTaken:
-    """Offsets handed to one member by one Acquire. In flight = lease offsets, less settled, less
-    those in `Retries` of a later step (a `RetryNoted` for an offset takes it out of its lease)."""
-
-    lease_id: LeaseId
-    member_id: MemberId
-    session_id: SessionId
-    deadline_ms: int
-    offsets: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseExtended:
-    lease_id: LeaseId
-    deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseEnded:
-    """Nothing of this lease is in flight any more."""
-
-    lease_id: LeaseId
-
-
-class RetryState(Enum):
-    WAITING = "waiting"  # redelivered at due_ms
-    IN_FLIGHT = "in_flight"  # leased again; kept for its attempt count
-    PARKED = "parked"  # policy block: an operator decides
-    DEAD_LETTER = "dead_letter"  # being written to the DLQ; the key is held until that is durable
-
-
-@dataclass(frozen=True, slots=True)
-class RetryNoted:
-    """Where an offset stands that was delivered before. `deliveries` have ended; one in flight is
-    the next, not counted.
-
-    0 deliveries: only prefetched behind a record of its key that failed, and returned with it
-    (PIP-493). `due_ms` of a parked record: when it was parked.
-    """
-
-    offset: int
-    deliveries: int
-    due_ms: int
-    state: RetryState
-    reason: Reason
-    member_id: MemberId  # of the last delivery
-
-
-@dataclass(frozen=True, slots=True)
-class RetriesForgotten:
-    """Settled: their attempt counts are dropped."""
-
-    offsets: list[int]
-
-
-LeaseChange = LeaseTaken | LeaseExtended | LeaseEnded
-Change = CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten
-
-# ------------------------------------------------------------------------------------------ effects
-
-
-@dataclass(init=False, slots=True)
-class Delivered:
-    """The answer to Acquire: send these records to the member. Ascending offsets, attempts >= 1,
-    equally long.
-    """
-
-    member_id: MemberId
-    session_id: SessionId
-    offsets: list[int]
-    attempts: list[int]
-    deadline_ms: int
-
-    def __init__(
-        self,
-        member_id: MemberId,
-        session_id: SessionId,
-        offsets: list[int],
-        attempts: list[int],
-        deadline_ms: int,
-    ) -> None:
-        self.member_id = member_id
-        self.session_id = session_id
-        self.offsets = offsets
-        self.attempts = attempts
-        self.deadline_ms = deadline_ms
-
-
-@dataclass(init=False, slots=True)
-class AckResult:
-    """The answer to Acknowledge: one entry per batch of the event, None = taken."""
-
-    errors: list[AckError | None]
-
-    def __init__(self, errors: list[AckError | None]) -> None:
-        self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class WriteDeadLetters:
-    """Write these records to the DLQ, then report `DeadLettered`. Equally long columns."""
-
-    offsets: list[int]
-    deliveries: list[int]
-    reasons: list[Reason]
-    members: list[MemberId]
-
-
-@dataclass(frozen=True, slots=True)
-class MembersReady:
-    """These members have records they could acquire now and had none before: wake their parked
-    fetches.
-    """
-
-    members: list[MemberId]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOn:
-    """The window has room and somebody to read for: read from `position`, at most `offsets_max`
-    offsets ahead.
-    """
-
-    position: int
-    offsets_max: int
-
-
-class Notice(Enum):
-    """Facts the shell logs and counts (one place for metrics)."""
-
-    __hash__ = object.__hash__  # Enum's own is a call of Python
-    ACCEPTED = "accepted"
-    RELEASED = "released"
-    REJECTED = "rejected"
-    EXHAUSTED = "exhausted"  # a delivery failed that was the last permitted one, without a REJECT
-    SKIPPED = "skipped"  # no member's filters accept the key
-    DROPPED = "dropped"
-    PARKED = "parked"
-    DEAD_LETTERED = "dead_lettered"
-    REDELIVERED = "redelivered"
-    TIMED_OUT = "timed_out"
-    LATE_ACK = "late_ack"  # refused batches
-    GAP_ACK = "gap_ack"
-    SPAN_FULL = "span_full"  # and stuck; detail: its first offset and that key's hash
-    TRUNCATED = "truncated"  # unsettled, and the log no longer has them; if never read, offsets
-    SENT = "sent"  # and thereby settled, as the two below only in unreliable groups
-    UNDELIVERED = "undelivered"  # dropped: their member was saturated, or they could not be sent
-    SATURATED = "saturated"  # a member began to lose records; detail: its id
-    SILENT = "silent"  # a member asks for nothing and owns no keys now; detail: its id
-    HEARD_AGAIN = "heard_again"  # and is back; detail: its id
-
-
-@dataclass(frozen=True, slots=True)
-class Noticed:
-    notice: Notice
-    count: int
-    detail: str = ""
-    offset: int = -1  # the first of them, for the log; -1: not told
-
-
-Effect = Delivered | AckResult | WriteDeadLetters | MembersReady | ReadOn | Noticed
-
-
-@dataclass(init=False, slots=True)
-class Step:
-    changes: list[Change]
-    effects: list[Effect]
-
-    def __init__(self, changes: list[Change], effects: list[Effect]) -> None:
-        self.changes = changes
-        self.effects = effects
-
-
-# ---------------------------------------------------------------------------------------- restoring
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseState:
-    lease_id: LeaseId
-    member_id: MemberId
-    session_id: SessionId
-    deadline_ms: int
-    offsets: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A window as the store, or Kafka's commit metadata alone (no leases, no retries), has it.
-
-    `settled` are the offsets >= cursor that are settled, as ascending, disjoint, non-adjacent
-    inclusive ranges. `leases`, by ascending id, name the records in flight and nothing else, so
-    each offset once; none if one is only there until it is ended. `retries` ascend and are not
-    settled. `front`, -1 if not known, says how the store keeps the window, not what is settled.
-    """
-
-    cursor: int
-    settled: list[tuple[int, int]] = field(default_factory=list)
-    leases: list[LeaseState] = field(default_factory=list)
-    retries: list[RetryNoted] = field(default_factory=list)
-    front: int = field(default=-1, compare=False)

@@ -4,8 +4,7 @@ Ring and filters are those of every group. A record is settled when it is handed
 in flight, nothing comes back, and acknowledgements are answered without effect. A record that is
 read waits for a fetch of its owner, at most `in_flight_per_member_max` of them: a member with so
 many is saturated, and further records for it are dropped and counted. When members come or go, all
-waiting records are sorted by offset again, so the records of a key are handed out in order to any
-member.
+waiting records are sorted by offset again: the records of a key go out in order to any member.
 
 The pace of reading:
 - Records that were in the log when the first member joined are read at the pace of the member with
@@ -13,9 +12,8 @@ The pace of reading:
 - Later, at most `span_max` offsets may be unread. Records beyond that are read at once, with or
   without room. While no member has room, each tick reads the new records of the log.
 
-A waiting record that is more than `span_max` offsets behind the last one read is dropped, too. The
-cursor and the settled records behind it go to Kafka alone: a node that dies sends again the records
-that it handed out since the last commit. Waiting records were never handed out.
+A record that waits more than `span_max` offsets behind the last read one is dropped, too. Cursor
+and settled records go to Kafka alone: a node that dies sends again what it sent since its commit.
 """
 
 from __future__ import annotations
@@ -29,30 +27,21 @@ from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
-    AckResult,
     Acquire,
     DeadLettered,
-    Delivered,
-    Effect,
     Event,
     Key,
     LogTruncated,
     Member,
     MemberId,
     MembersChanged,
-    MembersReady,
-    Notice,
-    Noticed,
     NotSent,
     OperatorAct,
     Policy,
-    ReadOn,
     RecordsRead,
     SessionClosed,
     SessionLost,
     SessionOpened,
-    Snapshot,
-    Step,
     Ticked,
 )
 from dispatcher.core.records.keys import NO_OFFSET
@@ -64,6 +53,17 @@ from dispatcher.core.reports.stats import Held, MemberStats, WindowStats
 from dispatcher.core.routing.hashes import key_hash32
 from dispatcher.core.routing.ring import Router
 from dispatcher.core.routing.silence import fall_silent
+from dispatcher.core.steps import (
+    AckResult,
+    Delivered,
+    Effect,
+    MembersReady,
+    Notice,
+    Noticed,
+    ReadOn,
+    Snapshot,
+    Step,
+)
 from keyway.commit_metadata.core.bitmap import united
 
 

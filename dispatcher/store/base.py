@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NewType, Protocol
 
-from dispatcher.core.model import Change, Snapshot
+from dispatcher.core.steps import Change, Snapshot
 
 # grows with every claim of a window; writes under an older one are refused
 Fence = NewType("Fence", int)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.model import RetryState, Snapshot
+from dispatcher.core.steps import RetryState, Snapshot
 from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from dispatcher.store.base import (
     Claimed,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from dispatcher.core.limits import CHUNK_OFFSETS
-from dispatcher.core.model import (
+from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,

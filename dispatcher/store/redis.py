@@ -29,7 +29,6 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -40,7 +39,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
-from dispatcher.core.model import LeaseId, Snapshot
+from dispatcher.core.model import LeaseId
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.packing import (
     PARKED_CODE,
     RETRY_STATE_AT,
@@ -60,6 +60,7 @@ from dispatcher.store.base import (
     WindowKey,
     Write,
 )
+from dispatcher.store.claims import FENCED, GONE, Claim, Claims
 from dispatcher.store.line import Line
 from dispatcher.store.operations import Argument, Kept, kept_of, new_kept, operations
 from dispatcher.store.script_calls import apply_calls
@@ -72,18 +73,9 @@ DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bri
 FORMAT = b"2"  # of the data that window.lua and dispatcher.core.stored.packing write
 
 SCRIPT = files("dispatcher.store").joinpath("window.lua").read_text()
-GONE, FENCED = -1, -2
 
 T = TypeVar("T")
 log = structlog.get_logger("keyway.store")
-
-
-@dataclass(slots=True)
-class _Claim:
-    fence: Fence
-    seq: int  # of the last step that Redis confirmed; 0 after a claim of an unknown window
-    kept: Kept  # as of that step
-    name: bytes  # of the window in Redis
 
 
 # Long: the verbs of WindowStore, and the one connection and script under them.
@@ -113,9 +105,8 @@ class RedisStore:
         self._timeout_s = timeout_s
         self._prefix = prefix
         self._sha = ""  # known once the script is loaded
-        self._claims: dict[WindowKey, _Claim] = {}
+        self._claims = Claims(self._name)
         self._deleted: dict[WindowKey, Fence] = {}  # until when; the latest last
-        self._sends = 0  # of steps, to all windows
         self.healthy = False
 
     def __repr__(self) -> str:
@@ -128,7 +119,7 @@ class RedisStore:
             raise FencedError(f"{key}: a node that knows newer owners has claimed it")
         assert isinstance(answer, list)
         fence = Fence(int(answer[0]))
-        self._claims[key] = _Claim(fence, *_read_state(answer[2]), self._name(key))
+        self._claims.by_key[key] = Claim(fence, *_read_state(answer[2]), self._name(key))
         origin = int(answer[7] or 0)
         if fence <= self._deleted.get(key, 0):
             del self._deleted[key]  # Redis's clock was put back: it says nothing any more
@@ -143,21 +134,23 @@ class RedisStore:
         arguments = (fence, FORMAT, max(fence, origin), kept.words(), *steps)
         await self._ask(lambda: self._redis.sadd(self._index(key.group), _in_index(key)))
         answer = await self._ask(lambda: self._evaluate(key, b"create", *arguments))
-        error = self._noted(key, fence, answer, kept)
-        if error is not None:
-            raise error
+        if not self._claims.confirmed(Write(key, fence, ()), answer, kept):
+            raise self._refused(key, fence, answer)
 
     async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
         if not writes:
             return []
-        names, steps, kept = self._steps(writes)
+        names, steps, kept = self._claims.steps(writes)
         try:
             answers = await self._applied(names, steps)
         except (RedisError, OSError, EOFError) as error:
             return [self._failure(error)] * len(writes)
         self.healthy = True
+        confirmed = self._claims.confirmed
         return [
-            self._noted(write.key, write.fence, answer, after)
+            None
+            if confirmed(write, answer, after)
+            else self._refused(write.key, write.fence, answer)
             for write, answer, after in zip(writes, answers, kept, strict=True)
         ]
 
@@ -165,7 +158,7 @@ class RedisStore:
         deleted = await self._ask(lambda: self._evaluate(key, b"delete"))
         assert isinstance(deleted, bytes)
         await self._ask(lambda: self._redis.srem(self._index(key.group), _in_index(key)))
-        self._claims.pop(key, None)
+        self._claims.by_key.pop(key, None)
         self._deleted.pop(key, None)
         self._deleted[key] = Fence(int(deleted))
         if len(self._deleted) > DELETED_KEPT_MAX:
@@ -263,34 +256,6 @@ class RedisStore:
             self._line.end(RedisError("the store is closed"))
         await self._redis.aclose()
 
-    # Several writes to one window in one call: each expects the one before it, so that none is
-    # applied over a gap if others fail. A write without a claim is sent all the same, with nothing
-    # to apply: Redis knows whether the window is another's, or gone.
-    def _steps(
-        self, writes: Sequence[Write]
-    ) -> tuple[list[bytes], list[list[Argument]], list[Kept | None]]:
-        earlier: dict[WindowKey, tuple[int, Kept]] = {}
-        names: list[bytes] = []
-        steps: list[list[Argument]] = []
-        states: list[Kept | None] = []
-        for write in writes:
-            key, fence = write.key, write.fence
-            claim = self._claims.get(key)
-            self._sends += 1
-            if claim is None or claim.fence != fence:
-                names.append(self._name(key))
-                steps.append([fence, 0, self._sends])
-                states.append(None)
-                continue
-            seq, kept = earlier.get(key) or (claim.seq, claim.kept)
-            words, kept = operations(write.changes, kept)
-            earlier[key] = seq + 1, kept
-            names.append(claim.name)
-            state = b"%d %d %b" % (seq + 1, self._sends, kept.words())
-            steps.append([fence, seq, self._sends, state, *words])
-            states.append(kept)
-        return names, steps, states
-
     async def _applied(
         self, names: list[bytes], steps: list[list[Argument]], *, again: bool = True
     ) -> list[Any]:
@@ -365,28 +330,19 @@ class RedisStore:
             text = text.replace(secret, "***")
         return StoreError(f"Redis at {self._address.where}: {type(error).__name__}: {text}")
 
-    def _noted(
-        self, key: WindowKey, fence: Fence, answer: object, kept: Kept | None
-    ) -> StoreError | None:
-        claim = self._claims.get(key)
-        ours = (
-            claim is not None and claim.fence == fence
-        )  # else: an owner before ours, still writing
+    def _refused(self, key: WindowKey, fence: Fence, answer: object) -> StoreError:
         if isinstance(answer, RedisError):
             return self._failure(answer)
-        assert isinstance(answer, int)
         if answer == GONE:
             return WindowGone(f"{key}: flushed or set back to an older state")
-        if answer == FENCED:
-            if ours:
-                del self._claims[key]
-            return FencedError(f"{key}: claimed by another owner after fence {fence}")
-        if claim is not None and ours and kept is not None:
-            claim.seq, claim.kept = answer, kept
-        return None
+        assert answer == FENCED, answer
+        claim = self._claims.by_key.get(key)
+        if claim is not None and claim.fence == fence:  # else: an owner before ours, still writing
+            del self._claims.by_key[key]
+        return FencedError(f"{key}: claimed by another owner after fence {fence}")
 
     def _name(self, key: WindowKey) -> bytes:
-        claim = self._claims.get(key)
+        claim = self._claims.by_key.get(key)
         if claim is not None:
             return claim.name
         # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.

@@ -12,8 +12,8 @@ from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
 from gateway.operations.group_offsets import GroupOffsets
 
@@ -35,7 +35,7 @@ async def alter_share_group_offsets(
 async def _alter(
     offsets: GroupOffsets,
     authoriser: Authoriser,
-    connection: ClientConnection,
+    connection: Client,
     body: Message,
 ) -> Message:
     group = body["GroupId"]

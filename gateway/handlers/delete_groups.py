@@ -13,8 +13,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
@@ -46,9 +46,7 @@ async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: 
     return encode_response(header.api_key, header.api_version, {"Results": results})
 
 
-async def _delete_ours(
-    offsets: GroupOffsets, connection: ClientConnection, version: int, name: str
-) -> int:
+async def _delete_ours(offsets: GroupOffsets, connection: Client, version: int, name: str) -> int:
     """Raises OperationError."""
     async with offsets.at_rest(name, lambda _: True):
         error = (await _delete_upstream(connection, version, [name]))[name]
@@ -58,9 +56,7 @@ async def _delete_ours(
     return int(ErrorCode.NONE)
 
 
-async def _delete_upstream(
-    connection: ClientConnection, version: int, names: list[str]
-) -> dict[str, int]:
+async def _delete_upstream(connection: Client, version: int, names: list[str]) -> dict[str, int]:
     from_upstream: dict[str, int] = dict.fromkeys(names, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     body: Message = {"GroupsNames": names}
     try:

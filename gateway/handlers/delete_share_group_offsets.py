@@ -14,8 +14,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import (
     GroupUnknown,
     OperationError,
@@ -45,7 +45,7 @@ async def delete_share_group_offsets(
     return encode_response(header.api_key, header.api_version, answer)
 
 
-async def _delete(offsets: GroupOffsets, connection: ClientConnection, body: Message) -> Message:
+async def _delete(offsets: GroupOffsets, connection: Client, body: Message) -> Message:
     group = body["GroupId"]
     if await offsets.find(group) is None:
         raise GroupUnknown(f"Group {group} not found.")
@@ -72,7 +72,7 @@ async def _delete(offsets: GroupOffsets, connection: ClientConnection, body: Mes
 
 
 async def _delete_committed(
-    connection: ClientConnection, group: str, topics: list[Topic]
+    connection: Client, group: str, topics: list[Topic]
 ) -> dict[str, ErrorCode]:
     """An error by topic. Raises StateUnavailable, OperationError."""
     rows = [

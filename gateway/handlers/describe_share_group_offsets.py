@@ -14,8 +14,8 @@ from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection, Request
 from gateway.operations.errors import OperationError
 from gateway.operations.group_offsets import GroupOffsets, Position, TopicAndPartition
 
@@ -47,7 +47,7 @@ async def describe_share_group_offsets(
 async def _describe(
     offsets: GroupOffsets,
     authoriser: Authoriser,
-    connection: ClientConnection,
+    connection: Client,
     asked: Message,
 ) -> Message:
     name = asked["GroupId"]

@@ -13,7 +13,7 @@ from gateway.core.forwarding.broker_names import named_for_client, named_for_ups
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
-from gateway.listen.server import Request
+from gateway.listen.answering import Request
 from gateway.members.group_settings import GroupSettings
 from gateway.upstream.configs import RESOURCE_GROUP
 from gateway.upstream.errors import UpstreamError

@@ -15,8 +15,8 @@ from gateway.core.share.listing import may_be_ours, merged, share_row
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection, Request
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 
@@ -41,7 +41,7 @@ async def list_groups(
 async def _merge(
     offsets: GroupOffsets,
     authoriser: Authoriser,
-    connection: ClientConnection,
+    connection: Client,
     body: Message,
     answer: Message,
 ) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.broker_names import named_for_client, named_for_upstream
 from gateway.core.wire.codec import decode_request, encode_response
-from gateway.listen.server import Request
+from gateway.listen.answering import Request
 from gateway.upstream.errors import UpstreamError
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from gateway.core.share.answers import acknowledge_row, by_topic, node_endpoints
-from gateway.core.share.membership import GroupError
-from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, InvalidSessionEpoch, session_key
+from gateway.core.share.errors import GroupError, InvalidSessionEpoch
+from gateway.core.share.sessions import CLOSE_EPOCH, OPEN_EPOCH, session_key
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -25,7 +25,7 @@ from gateway.handlers.share_requests import (
     denied_topics,
     locate,
 )
-from gateway.listen.server import Request
+from gateway.listen.answering import Request
 
 
 async def share_acknowledge(services: ShareServices, request: Request) -> bytes:

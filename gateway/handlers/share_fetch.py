@@ -30,13 +30,12 @@ from gateway.core.share.answers import (
     fetch_row,
     node_endpoints,
 )
-from gateway.core.share.membership import GroupError, InvalidRequest, UnknownMember
+from gateway.core.share.errors import GroupError, InvalidRequest, SessionLimitReached, UnknownMember
 from gateway.core.share.sessions import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
     PartitionKey,
     SessionKey,
-    SessionLimitReached,
     ShareSession,
     session_key,
 )
@@ -65,7 +64,7 @@ from gateway.handlers.share_requests import (
     is_elsewhere,
     locate,
 )
-from gateway.listen.server import Request
+from gateway.listen.answering import Request
 from gateway.reading.read_records import NO_BYTES_MAX
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.failures import WindowUnavailable

@@ -18,7 +18,7 @@ from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.handlers.share_requests import ShareServices
-from gateway.listen.server import ClientConnection, Request
+from gateway.listen.answering import Client, Request
 from gateway.operations.errors import OperationError
 
 OPERATIONS_NOT_ASKED = -(2**31)
@@ -42,7 +42,7 @@ async def share_group_describe(services: ShareServices, find: FindGroup, request
 async def _describe(
     services: ShareServices,
     find: FindGroup,
-    connection: ClientConnection,
+    connection: Client,
     name: str,
     *,
     operations: bool,

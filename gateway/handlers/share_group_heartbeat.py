@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.core.share.declared_filters import inline_filters
+from gateway.core.share.errors import GroupError, InvalidRequest
 from gateway.core.share.membership import (
     LEAVE_EPOCH,
     Assignment,
-    GroupError,
     Heartbeat,
     HeartbeatAnswer,
-    InvalidRequest,
     possible,
 )
 from gateway.core.wire.codec import decode_request, encode_response
@@ -32,7 +31,7 @@ from gateway.handlers.limits import (
     SUBSCRIBED_TOPICS_MAX,
 )
 from gateway.handlers.share_requests import ShareServices, authorise_group
-from gateway.listen.server import Request
+from gateway.listen.answering import Request
 from gateway.members.coordination import NotCoordinator
 from gateway.upstream.errors import UpstreamError
 

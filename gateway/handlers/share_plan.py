@@ -11,7 +11,7 @@ from gateway.core.routing.ownership import Standing
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.schema import Message
 from gateway.handlers.share_requests import ShareServices
-from gateway.listen.server import ClientConnection
+from gateway.listen.answering import Client
 from gateway.windows.window import Window
 
 
@@ -29,7 +29,7 @@ class SharePlan:
     def __post_init__(self) -> None:
         self.pairs = list(self.windows.items())
 
-    def holds(self, services: ShareServices, connection: ClientConnection) -> bool:
+    def holds(self, services: ShareServices, connection: Client) -> bool:
         return (
             services.topology() is self.topology
             and services.windows.version == self.windows_version
@@ -46,7 +46,7 @@ class SharePlan:
 
 def plan_of(
     services: ShareServices,
-    connection: ClientConnection,
+    connection: Client,
     session: ShareSession | None,
     topics: list[Message],
 ) -> SharePlan | None:

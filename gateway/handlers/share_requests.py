@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dispatcher.core.model import AckError, Acknowledge, AckResult, AckType, Effect
+from dispatcher.core.model import AckError, Acknowledge, AckType
+from dispatcher.core.steps import AckResult, Effect
 from gateway.core.cluster.topology import PartitionInfo, Topology
 from gateway.core.routing.ownership import Standing
-from gateway.core.share.membership import GroupError, InvalidRequest
+from gateway.core.share.errors import GroupDenied, InvalidRequest
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
@@ -20,8 +21,8 @@ from gateway.handlers.limits import (
     TURN_PARTITIONS,
     TURN_RANGES,
 )
+from gateway.listen.answering import Client
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.server import ClientConnection
 from gateway.members.coordination import Coordination, EveryGroup
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
@@ -35,10 +36,6 @@ from gateway.windows.tickets import Answered
 from gateway.windows.window import Window
 
 AckBatches = list[tuple[int, int, bytes]]
-
-
-class GroupDenied(GroupError):
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Located:
 
 
 async def authorise_group(
-    services: ShareServices, connection: ClientConnection, body: Message
+    services: ShareServices, connection: Client, body: Message
 ) -> tuple[str, str]:
     """The group and member of a share request, once the client may read the group. Raises
     GroupError.
@@ -92,9 +89,7 @@ async def authorise_group(
     return group, member_id
 
 
-def locate(
-    services: ShareServices, connection: ClientConnection, group: str, key: PartitionKey
-) -> Located:
+def locate(services: ShareServices, connection: Client, group: str, key: PartitionKey) -> Located:
     topology = services.topology()
     name = topology.names.get(key[0])
     topic = None if name is None else topology.topics.get(name)
@@ -110,7 +105,7 @@ def locate(
     return Located(topic=name, window=services.windows.get(group, key[0], key[1]))
 
 
-def is_elsewhere(services: ShareServices, connection: ClientConnection) -> bool:
+def is_elsewhere(services: ShareServices, connection: Client) -> bool:
     """Another node owns the virtual broker. The client asks for Metadata, which has the address of
     that node under the same broker id; so this connection ends with the answer.
     """
@@ -122,7 +117,7 @@ def is_elsewhere(services: ShareServices, connection: ClientConnection) -> bool:
 
 
 async def denied_topics(
-    services: ShareServices, connection: ClientConnection, keys: Iterable[PartitionKey]
+    services: ShareServices, connection: Client, keys: Iterable[PartitionKey]
 ) -> set[str]:
     names = services.topology().names
     return await services.authoriser.denied_topics(
@@ -150,7 +145,7 @@ class Acknowledgements:
     """
 
     services: ShareServices
-    connection: ClientConnection
+    connection: Client
     session: ShareSession
     renewing: bool  # the request's IsRenewAck: without it a RENEW is invalid
     _answers: dict[PartitionKey, AckAnswer] = field(default_factory=dict)

@@ -11,16 +11,44 @@ from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.forwarding.effects import Rewrite, Rules
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.long_bytes import LongBytes
-from gateway.listen.bounds import Bounds
+from gateway.listen.bounds import AnswerRoom, Bounds
 from gateway.listen.client_limits import ClientLimits
+from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
 from gateway.listen.repeated_lines import RepeatedLines
+from gateway.upstream.opening import Ask
 
 if TYPE_CHECKING:
     from gateway.listen.client_login import ClientLogin
     from gateway.listen.connection import ClientConnection
 
 ConnectionId = NewType("ConnectionId", int)  # never reused within a process
+
+
+class Client(Protocol):
+    """A client's connection, as handlers see it (connection.py)."""
+
+    @property
+    def id(self) -> ConnectionId: ...
+    @property
+    def broker_id(self) -> int | None:
+        """The virtual broker it came to; None: the bootstrap port."""
+
+    @property
+    def listener(self) -> str: ...
+    @property
+    def facts(self) -> ConnectionFacts: ...
+    @property
+    def counters(self) -> Counters: ...
+    @property
+    def answer_room(self) -> AnswerRoom: ...
+    @property
+    def ask_upstream(self) -> Ask:
+        """On its own connection, and so under its own identity. Raises UpstreamError."""
+
+    def may_open_session(self, open_on: Callable[[int], int]) -> bool: ...
+    def drain(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -32,7 +60,7 @@ class Request:
 
     header: RequestHeader
     frame: bytes  # without the size prefix
-    connection: ClientConnection
+    connection: Client
     waited_ns: int = NEVER_WAITS  # for records, noted by a handler that does
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from gateway.core.cluster.acl import DESCRIBE, HEARTBEAT_VERSION, READ, heartbeat_of_nobody
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.listen.answering import Client
 from gateway.listen.limits import AUTHORISATION_MS_MAX, AUTHORISATIONS_MAX
-from gateway.listen.server import ClientConnection
 
 _DESCRIBE_GROUPS_VERSION = 5  # v6 answers GROUP_ID_NOT_FOUND for a group upstream does not hold
 _METADATA_VERSION = 9
@@ -30,7 +30,7 @@ class Authoriser:
     now_ms: Callable[[], int]
     _verdicts: dict[int, dict[tuple[str, str], _Verdict]] = field(default_factory=dict)
 
-    async def may_read_group(self, connection: ClientConnection, group: str) -> bool:
+    async def may_read_group(self, connection: Client, group: str) -> bool:
         known = self._known(connection, "read", group)
         if known is not None:
             return bool(known)
@@ -42,11 +42,11 @@ class Authoriser:
         denied = answer["ErrorCode"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
         return bool(self._learn(connection, "read", group, 0 if denied else 1))
 
-    async def may_describe_group(self, connection: ClientConnection, group: str) -> bool:
+    async def may_describe_group(self, connection: Client, group: str) -> bool:
         operations = await self.group_operations(connection, group)
         return bool(operations & (1 << DESCRIBE | 1 << READ))
 
-    async def group_operations(self, connection: ClientConnection, group: str) -> int:
+    async def group_operations(self, connection: Client, group: str) -> int:
         known = self._known(connection, "group", group)
         if known is not None:
             return known
@@ -64,7 +64,7 @@ class Authoriser:
         return self._learn(connection, "group", group, allowed)
 
     async def denied_topics(
-        self, connection: ClientConnection, topics: Iterable[str], operation: int = READ
+        self, connection: Client, topics: Iterable[str], operation: int = READ
     ) -> set[str]:
         """The topics of `topics` that this client may not read (or use for `operation`). A topic
         that does not exist is not denied: there is nothing.
@@ -93,7 +93,7 @@ class Authoriser:
             if known is not None and not known & (1 << operation)
         }
 
-    def readable_until_ms(self, connection: ClientConnection, topics: Iterable[str]) -> int:
+    def readable_until_ms(self, connection: Client, topics: Iterable[str]) -> int:
         """Until when it is known that this client may read all of `topics`; 0: it is not known."""
         verdicts = self._verdicts.get(connection.id, {})
         asked_ms = [
@@ -104,13 +104,13 @@ class Authoriser:
         ]
         return min(asked_ms, default=0) + AUTHORISATION_MS_MAX if all(asked_ms) else 0
 
-    def _known(self, connection: ClientConnection, kind: str, name: str) -> int | None:
+    def _known(self, connection: Client, kind: str, name: str) -> int | None:
         verdict = self._verdicts.get(connection.id, {}).get((kind, name))
         if verdict is None or self.now_ms() - verdict[1] >= AUTHORISATION_MS_MAX:
             return None
         return verdict[0]
 
-    def _learn(self, connection: ClientConnection, kind: str, name: str, operations: int) -> int:
+    def _learn(self, connection: Client, kind: str, name: str, operations: int) -> int:
         verdicts = self._verdicts.setdefault(connection.id, {})
         if len(verdicts) >= AUTHORISATIONS_MAX:
             verdicts.clear()

@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 
 from gateway.core.routing.ownership import Standing
-from gateway.core.share.membership import GroupError
+from gateway.core.share.errors import GroupError
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.carried_elsewhere import CarriedElsewhere
 from gateway.members.change_log import ChangeLog, GroupChange

@@ -14,9 +14,9 @@ import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config.groups import GroupSection
+from gateway.core.share.errors import GroupFull
 from gateway.core.share.membership import (
     JOIN_EPOCH,
-    GroupFull,
     Heartbeat,
     HeartbeatAnswer,
     ShareGroup,

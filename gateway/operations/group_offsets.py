@@ -29,7 +29,7 @@ from typing import Protocol
 
 import structlog
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import (
     Claimed,
     Counts,

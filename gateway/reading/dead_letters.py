@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dispatcher.core.model import WriteDeadLetters
+from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
 from gateway.core.wire.errors import ErrorCode, error_name

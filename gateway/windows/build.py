@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from prometheus_client.registry import Collector
 
-from dispatcher.core.model import Noticed
+from dispatcher.core.steps import Noticed
 from dispatcher.store.base import WindowStore
 from gateway.config.file import Config
 from gateway.core.cluster.topology import TopicPartition
@@ -28,11 +28,17 @@ from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import MISSING_TOPIC_MS
-from gateway.windows.metrics import RecordOutcomes, RoundTripCollector, WindowCollector
+from gateway.windows.metrics import (
+    FlowCollector,
+    OutcomeCollector,
+    RoundTripCollector,
+    WindowCollector,
+)
 from gateway.windows.moves import drop_elsewhere, let_go
 from gateway.windows.news import WindowNews
 from gateway.windows.ready_signals import ReadySignals
-from gateway.windows.record_flow import FlowCollector, RecordFlow
+from gateway.windows.record_flow import RecordFlow
+from gateway.windows.record_outcomes import RecordOutcomes
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.table import WindowTable
 from gateway.windows.waiting_windows import WaitingWindows, holder_of
@@ -196,7 +202,7 @@ def _collectors(
     windows: WindowTable, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
 ) -> tuple[Collector, ...]:
     return (
-        outcomes,
+        OutcomeCollector(outcomes),
         WindowCollector(windows),
         FlowCollector(flow),
         RoundTripCollector(store.round_trips),

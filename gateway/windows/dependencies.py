@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dispatcher.core.hold import Hold
-from dispatcher.core.model import Noticed, WriteDeadLetters
+from dispatcher.core.steps import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.reading.cache import Source

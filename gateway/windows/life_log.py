@@ -7,7 +7,7 @@ from typing import assert_never
 import structlog
 
 from dispatcher.core.life.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from gateway.group_log import GroupLog
 
 log = structlog.get_logger("keyway.window")

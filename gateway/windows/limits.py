@@ -27,3 +27,6 @@ MISSING_TOPIC_MS = 2_000  # between questions for a topic that members subscribe
 
 # From a local Redis that rests to the limit of a call (dispatcher/store/redis.py).
 ROUND_TRIP_BOUNDS_MS = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
+# Offsets that a window settles before the reader hears of it, unless none is left behind them: some
+# of the records of one batch.
+FORGET_OFFSETS = 128

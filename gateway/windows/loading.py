@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.reconcile import reconciled
 from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition

@@ -3,66 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.core.model import Notice, Noticed
-from gateway.core.cluster.topology import TopicPartition
 from gateway.core.times import Times
-from gateway.group_log import GroupLog
 from gateway.metric_rows import Labels, Rows, families, histogram_of
 from gateway.windows.limits import WINDOWS_READ_AT_ONCE
+from gateway.windows.record_flow import RecordFlow
+from gateway.windows.record_outcomes import RecordOutcomes
 from gateway.windows.table import WindowTable
 from gateway.windows.window_keys import topic_id_bytes
 
-# Logged for the operator, beside the counter: one line per group in 10 s.
-_LOGGED = {
-    Notice.PARKED,
-    Notice.DEAD_LETTERED,
-    Notice.DROPPED,
-    Notice.GAP_ACK,
-    Notice.SPAN_FULL,
-    Notice.TIMED_OUT,
-    Notice.SATURATED,
-    Notice.SILENT,
-    Notice.HEARD_AGAIN,
-    Notice.TRUNCATED,
-}
-
 
 @dataclass(slots=True, eq=False)
-class RecordOutcomes(Collector):
-    """Counts records by group and outcome; logs the outcomes that an operator must see."""
-
-    log: GroupLog
-    _counts: dict[str, dict[Notice, int]] = field(default_factory=dict)  # by group
-
-    def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
-        counts = self._counts.get(group)
-        if counts is None:  # from 0: an alert on an increase must see the first record, too
-            counts = self._counts[group] = dict.fromkeys(Notice, 0)
-        counts[noticed.notice] += noticed.count
-        if noticed.notice in _LOGGED:
-            example: dict[str, object] = {
-                "topic": partition.topic,
-                "partition": partition.partition,
-            }
-            if noticed.offset >= 0:
-                example["offset"] = noticed.offset
-            if noticed.detail:
-                example["detail"] = noticed.detail
-            self.log.note(group, noticed.notice.value, noticed.count, **example)
-
-    def of(self, group: str) -> dict[str, int]:
-        """Records of a group by outcome, without those that never occurred."""
-        counts = self._counts.get(group, {})
-        return {notice.value: count for notice, count in counts.items() if count}
-
-    def forget(self, group: str) -> None:
-        """Removes the series of a group that is gone."""
-        self._counts.pop(group, None)
+class OutcomeCollector(Collector):
+    outcomes: RecordOutcomes
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -70,12 +27,43 @@ class RecordOutcomes(Collector):
     def gather(self) -> Iterator[tuple[Rows, ...]]:
         said = "Records of Key-Shared groups by outcome"
         rows = Rows("keyway_group_records", said, ("group", "outcome"), "counter")
-        for at, (group, counts) in enumerate(list(self._counts.items()), 1):
+        for at, (group, counts) in enumerate(self.outcomes.all(), 1):
             for notice, count in counts.items():
                 rows.add(Labels(group, notice.value), count)
             if at % WINDOWS_READ_AT_ONCE == 0:
                 yield (rows,)
         yield (rows,)
+
+
+@dataclass(slots=True, eq=False)
+class FlowCollector(Collector):
+    flow: RecordFlow
+
+    def collect(self) -> Iterator[Metric]:
+        return families(self)
+
+    def gather(self) -> Iterator[tuple[Rows, ...]]:
+        names = ("group", "topic")
+        delivered = Rows(
+            "keyway_group_delivered_records",
+            "Records sent to members, again or for the first time",
+            names,
+            "counter",
+        )
+        settled = Rows(
+            "keyway_group_settled_records",
+            "Records accepted, dropped, dead-lettered, skipped or taken by retention",
+            names,
+            "counter",
+        )
+        found = (delivered, settled)
+        for rows, counted in ((delivered, self.flow.delivered), (settled, self.flow.settled)):
+            for at, (group, topics) in enumerate(list(counted.items()), 1):
+                for topic, count in topics.items():
+                    rows.add(Labels(group, topic), count)
+                if at % WINDOWS_READ_AT_ONCE == 0:
+                    yield found
+        yield found
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
-from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened, Snapshot
+from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened
+from dispatcher.core.steps import Snapshot
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.share.sessions import ShareSession

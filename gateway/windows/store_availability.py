@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 import structlog
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import (
     Claimed,
     Counts,

@@ -17,7 +17,7 @@ from itertools import islice
 import structlog
 
 from dispatcher.core.life.idle_windows import IdleWindows
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.routing.ownership import Standing

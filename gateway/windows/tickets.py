@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 
 from dispatcher.core.life.commands import Ticket
-from dispatcher.core.model import Effect
+from dispatcher.core.steps import Effect
 from gateway.windows.failures import WindowUnavailable
 
 
@@ -17,8 +17,6 @@ class Answered:
     No future, unless somebody waits: the events of one request are answered together, so only the
     first of them is ever waited for.
     """
-
-    __slots__ = ("_effects", "_future", "_why")
 
     def __init__(self) -> None:
         self._effects: list[Effect] | None = None

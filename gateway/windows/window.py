@@ -35,18 +35,20 @@ from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import (
     Acquire,
     DeadLettered,
-    Delivered,
     Event,
     Member,
     MemberId,
+    RecordsRead,
+    Ticked,
+)
+from dispatcher.core.steps import (
+    Delivered,
     MembersReady,
     Notice,
     Noticed,
     ReadOn,
-    RecordsRead,
     Snapshot,
     Step,
-    Ticked,
     WriteDeadLetters,
 )
 from dispatcher.store.base import WindowKey
@@ -57,6 +59,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.failures import WindowUnavailable, failure_of
 from gateway.windows.life_log import log_life, log_loaded
+from gateway.windows.limits import FORGET_OFFSETS
 from gateway.windows.loading import Loaded
 from gateway.windows.read_results import taken_in
 from gateway.windows.start_position import source_of
@@ -76,6 +79,7 @@ class Acquired(NamedTuple):
     persisted: Answered
 
 
+# Long: what a window is asked, and a method for each command of its life that takes some lines.
 class Window:
     def __init__(
         self,
@@ -103,6 +107,7 @@ class Window:
         self._when_loaded = when_loaded
         self.source = source_of(self.section, partition)
         self.life = WindowLife()
+        self._forget_from = 0  # the next offset below which the reader is told to forget
         self._tickets = Tickets()
         self._up = asyncio.Event()
         self.when_read: Callable[[ReadResult], None] | None = None  # sees all that is read
@@ -228,7 +233,7 @@ class Window:
             case ReadOn(position=position, offsets_max=ahead):
                 self._dependencies.reader.read_on(self.source, position, ahead, self.on_read)
             case ForgetBelow(offset=offset):
-                self._dependencies.reader.forget_below(self.source, offset, self.on_read)
+                self._forget_below(offset)
             case WriteDeadLetters():
                 self._dependencies.spawn(self._write_dead_letters(effect))
             case Tell(event=event):
@@ -236,7 +241,15 @@ class Window:
             case _:
                 assert_never(effect)
 
+    def _forget_below(self, offset: int) -> None:
+        """Not for every few records that are settled, unless nothing is left behind them."""
+        core = self.life.core
+        if offset >= self._forget_from or core is None or offset == core.read_position:
+            self._forget_from = offset + FORGET_OFFSETS
+            self._dependencies.reader.forget_below(self.source, offset, self.on_read)
+
     def _stop_reading(self) -> None:
+        self._forget_from = 0
         if self.life.core is None:
             self._up.clear()
             self._stirred(self)

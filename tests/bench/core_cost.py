@@ -18,19 +18,15 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     Acquire,
-    Delivered,
-    Effect,
     Event,
     Member,
     MemberId,
     MembersChanged,
-    MembersReady,
     Policy,
-    ReadOn,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
+from dispatcher.core.steps import Delivered, Effect, MembersReady, ReadOn, Snapshot
 
 KEYS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 MEMBERS = (1, 10, 100, 1_000)

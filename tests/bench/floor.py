@@ -19,16 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from dispatcher.core.model import (
-    Change,
-    CursorMoved,
-    LeaseEnded,
-    LeaseId,
-    LeaseTaken,
-    MemberId,
-    SessionId,
-    Snapshot,
-)
+from dispatcher.core.model import LeaseId, MemberId, SessionId
+from dispatcher.core.steps import Change, CursorMoved, LeaseEnded, LeaseTaken, Snapshot
 from dispatcher.store.base import WindowKey, Write
 from dispatcher.store.redis import RedisStore
 from dispatcher.store.script_calls import apply_calls
@@ -157,7 +149,7 @@ async def _commands(url: str) -> bytes:
             await store.create(key, fence, Snapshot(0))
             writes.append(Write(key, fence, _step()))
         assert not any(await store.apply(writes))  # Redis knows the script now.
-        return apply_calls(store._sha.encode(), *store._steps(writes)[:2])[0]
+        return apply_calls(store._sha.encode(), *store._claims.steps(writes)[:2])[0]
     finally:
         await store.close()
 

@@ -21,19 +21,16 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     Acquire,
-    Delivered,
     Member,
     MemberId,
     MembersChanged,
     OperatorAct,
     OperatorVerb,
     Policy,
-    ReadOn,
     RecordsRead,
     SessionId,
-    Snapshot,
-    Step,
 )
+from dispatcher.core.steps import Delivered, ReadOn, Snapshot, Step
 from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from keyway.commit_metadata.core.metadata import decode, encode
 

@@ -20,8 +20,9 @@ from time import perf_counter
 from uuid import UUID
 
 from dispatcher.core.dispatcher import Dispatcher
-from dispatcher.core.model import Member, MemberId, MembersChanged, Policy, RecordsRead, Snapshot
+from dispatcher.core.model import Member, MemberId, MembersChanged, Policy, RecordsRead
 from dispatcher.core.routing.ring import Router
+from dispatcher.core.steps import Snapshot
 
 MEMBERS = (10, 20, 50)
 FACTORS = (None, 1.25, 1.1)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.limits import CHUNK_OFFSETS
-from dispatcher.core.model import Change, Policy, Snapshot, Ticked
+from dispatcher.core.model import Policy, Ticked
+from dispatcher.core.steps import Change, Snapshot
 from dispatcher.core.stored.reconcile import merged
 from dispatcher.core.stored.snapshot import StoredWindow, state_of
 from keyway.commit_metadata.core.bitmap import ranges_of

@@ -1,6 +1,6 @@
 from hypothesis import given
 
-from dispatcher.core.model import Change, RetryState, Snapshot
+from dispatcher.core.steps import Change, RetryState, Snapshot
 from dispatcher.core.stored.snapshot import StoredWindow, apply_changes, state_of
 from tests.rig.window_changes import histories
 

@@ -23,7 +23,6 @@ from dispatcher.core.model import (
     DeadLettered,
     LogTruncated,
     MemberId,
-    Notice,
     NotSent,
     OperatorAct,
     OperatorVerb,
@@ -31,8 +30,8 @@ from dispatcher.core.model import (
     Policy,
     Reason,
     SessionId,
-    WriteDeadLetters,
 )
+from dispatcher.core.steps import Notice, WriteDeadLetters
 from tests.rig.playbook import Playbook
 
 MEMBERS = ("c1", "c2", "c3")

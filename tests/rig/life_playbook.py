@@ -23,9 +23,9 @@ from dispatcher.core.model import (
     RecordsRead,
     SessionId,
     SessionLost,
-    Snapshot,
     Ticked,
 )
+from dispatcher.core.steps import Snapshot
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 MEMBERS = (Member(M1),)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from dispatcher.core.model import Noticed, WriteDeadLetters
+from dispatcher.core.steps import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.config.file import Config

@@ -15,32 +15,34 @@ from dispatcher.core.dispatcher import Dispatcher, core_of
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
-    AckResult,
     AckType,
     Acquire,
-    Change,
-    Delivered,
-    Effect,
     Event,
     Key,
     Member,
     MemberId,
     MembersChanged,
-    Notice,
-    Noticed,
     Policy,
-    ReadOn,
     Reason,
     RecordsRead,
     SessionClosed,
     SessionId,
     SessionLost,
-    Snapshot,
-    Step,
     Ticked,
-    WriteDeadLetters,
 )
 from dispatcher.core.routing.ring import Router
+from dispatcher.core.steps import (
+    AckResult,
+    Change,
+    Delivered,
+    Effect,
+    Notice,
+    Noticed,
+    ReadOn,
+    Snapshot,
+    Step,
+    WriteDeadLetters,
+)
 from dispatcher.core.stored.snapshot import apply_changes
 
 

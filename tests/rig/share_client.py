@@ -22,11 +22,12 @@ from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import FindGroup, share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.handlers.share_requests import ShareServices
+from gateway.listen.answering import Client as ClientConnection
+from gateway.listen.answering import Request
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.bounds import AnswerRoom, Bounds
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
-from gateway.listen.server import ClientConnection, Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID, Node, topology
 from tests.rig.virtual_time import now_ms, run, settle

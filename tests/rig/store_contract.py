@@ -13,22 +13,19 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
     LeaseExtended,
-    LeaseId,
     LeaseState,
     LeaseTaken,
-    MemberId,
-    Reason,
     RetriesForgotten,
     RetryNoted,
     RetryState,
-    SessionId,
     Snapshot,
 )
 from dispatcher.core.stored.snapshot import apply_changes

@@ -5,21 +5,18 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from dispatcher.core.limits import CHUNK_OFFSETS, STRETCH_OFFSETS
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
     LeaseExtended,
-    LeaseId,
     LeaseTaken,
-    MemberId,
-    Reason,
     RetriesForgotten,
     RetryNoted,
     RetryState,
-    SessionId,
 )
 
 # Few and near, around the borders of two chunks, so that changes meet each other.

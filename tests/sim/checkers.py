@@ -12,25 +12,27 @@ from __future__ import annotations
 from dispatcher.core.model import (
     AckError,
     AckType,
-    BitsSet,
-    Change,
-    CursorMoved,
-    Delivered,
     EvictPolicy,
     JoinPolicy,
-    LeaseTaken,
     Member,
-    Notice,
     NotSent,
     PoisonPolicy,
     Policy,
     Reason,
     RecordsRead,
-    RetryNoted,
-    Snapshot,
 )
 from dispatcher.core.routing.glob import accepts
 from dispatcher.core.routing.ring import Router
+from dispatcher.core.steps import (
+    BitsSet,
+    Change,
+    CursorMoved,
+    Delivered,
+    LeaseTaken,
+    Notice,
+    RetryNoted,
+    Snapshot,
+)
 from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
 from tests.sim.passed import Passed

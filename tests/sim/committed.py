@@ -7,7 +7,8 @@ from __future__ import annotations
 from random import Random
 
 from dispatcher.core.life.commands import CommitState
-from dispatcher.core.model import Policy, Snapshot
+from dispatcher.core.model import Policy
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.reconcile import overtakes, reconciled
 from dispatcher.store.base import Claimed
 from keyway.commit_metadata.core.bitmap import united

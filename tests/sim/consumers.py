@@ -12,14 +12,13 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     Acquire,
-    Delivered,
-    Effect,
     Member,
     MemberId,
     NotSent,
     Reason,
     SessionId,
 )
+from dispatcher.core.steps import Delivered, Effect
 from tests.sim.window import Window
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from random import Random
 
 from dispatcher.core.dispatcher import Core
 from dispatcher.core.hold import Hold
-from dispatcher.core.model import Delivered, Step
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.steps import Delivered, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.upstream import Log
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dispatcher.core.model import BitsSet, Snapshot
+from dispatcher.core.steps import BitsSet, Snapshot
 from tests.sim.holds import Hold
 
 

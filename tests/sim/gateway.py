@@ -20,8 +20,8 @@ from dispatcher.core.model import (
     SessionId,
     SessionLost,
     SessionOpened,
-    Snapshot,
 )
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.memory import MemoryStore
 from tests.sim.window import Window
 

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, assert_never
 from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
     Acknowledge,
-    AckResult,
     Acquire,
     DeadLettered,
-    Delivered,
-    Effect,
     Event,
     LogTruncated,
     MembersChanged,
-    Notice,
-    Noticed,
     NotSent,
     OperatorAct,
     OperatorVerb,
@@ -27,9 +22,9 @@ from dispatcher.core.model import (
     SessionClosed,
     SessionLost,
     SessionOpened,
-    Step,
     Ticked,
 )
+from dispatcher.core.steps import AckResult, Delivered, Effect, Notice, Noticed, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.due import withheld
 from tests.sim.verdicts import check_verdicts

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.model import AsideSet, Change, CursorMoved
 from dispatcher.core.records.aside import offsets_in
+from dispatcher.core.steps import AsideSet, Change, CursorMoved
 
 
 class Passed:

@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from dispatcher.core.model import Change, Effect, Event, Notice, Noticed, Policy
+from dispatcher.core.model import Event, Policy
+from dispatcher.core.steps import Change, Effect, Notice, Noticed
 from tests.sim.faults import Faults, draw
 from tests.sim.world import World, run
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
-    AckResult,
     AckType,
-    Delivered,
     Event,
     Key,
     Member,
     MembersChanged,
-    Notice,
-    Noticed,
     NotSent,
     Policy,
-    Snapshot,
-    Step,
 )
 from dispatcher.core.routing.glob import accepts
+from dispatcher.core.steps import AckResult, Delivered, Notice, Noticed, Snapshot, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.upstream import Log
 

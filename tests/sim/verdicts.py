@@ -12,7 +12,6 @@ from collections.abc import Mapping, Set
 
 from dispatcher.core.model import (
     Acknowledge,
-    AckResult,
     AckType,
     DeadLettered,
     Event,
@@ -21,10 +20,8 @@ from dispatcher.core.model import (
     PoisonPolicy,
     Policy,
     Reason,
-    RetryNoted,
-    RetryState,
-    Step,
 )
+from dispatcher.core.steps import AckResult, RetryNoted, RetryState, Step
 from tests.sim.checkers import CheckFailure
 
 _STATES = {

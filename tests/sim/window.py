@@ -31,18 +31,13 @@ from dispatcher.core.life.life import Batch, WindowLife
 from dispatcher.core.life.states import LifeState
 from dispatcher.core.model import (
     DeadLettered,
-    Effect,
     Event,
-    MembersReady,
-    Noticed,
     OperatorAct,
     OperatorVerb,
-    ReadOn,
     RecordsRead,
-    Snapshot,
     Ticked,
-    WriteDeadLetters,
 )
+from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, Snapshot, WriteDeadLetters
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from random import Random
 
-from dispatcher.core.model import Event, MemberId, Noticed, OperatorVerb, Step
+from dispatcher.core.model import Event, MemberId, OperatorVerb
+from dispatcher.core.steps import Noticed, Step
 from tests.sim.checkers import CheckFailure
 from tests.sim.consumers import Consumer
 from tests.sim.due import kept, withheld

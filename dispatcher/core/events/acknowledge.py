@@ -10,20 +10,11 @@ from __future__ import annotations
 from mypy_extensions import i64, u8
 
 from dispatcher.core.events.membership import heard
-from dispatcher.core.model import (
-    AckError,
-    Acknowledge,
-    AckResult,
-    AckType,
-    LeaseExtended,
-    LeaseTaken,
-    Notice,
-    Noticed,
-    Reason,
-)
+from dispatcher.core.model import AckError, Acknowledge, AckType, Reason
 from dispatcher.core.records.keys import NO_OFFSET, LeaseHolder
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import AckResult, LeaseExtended, LeaseTaken, Notice, Noticed
 
 _GAP = int(AckType.GAP)
 _ACCEPT = int(AckType.ACCEPT)

@@ -7,19 +7,11 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from dispatcher.core.events.membership import heard
-from dispatcher.core.model import (
-    Acquire,
-    Delivered,
-    LeaseTaken,
-    MemberId,
-    Notice,
-    NotSent,
-    Reason,
-    RetryState,
-)
+from dispatcher.core.model import Acquire, MemberId, NotSent, Reason
 from dispatcher.core.records.keys import KeyQueue, LeaseHolder, MemberQueue
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import Delivered, LeaseTaken, Notice, RetryState
 
 
 def acquire(state: WindowState, event: Acquire) -> None:

@@ -12,8 +12,6 @@ from dispatcher.core.events.joins import joined
 from dispatcher.core.model import (
     MemberId,
     MembersChanged,
-    Notice,
-    Noticed,
     Reason,
     SessionClosed,
     SessionLost,
@@ -25,6 +23,7 @@ from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.routing.ring import Router, shared_router
 from dispatcher.core.routing.silence import NOT_SILENT_MS, Attention, fall_silent
+from dispatcher.core.steps import Notice, Noticed
 
 
 def members_changed(state: WindowState, event: MembersChanged) -> None:

@@ -6,16 +6,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dispatcher.core.model import (
-    DeadLettered,
-    Notice,
-    OperatorAct,
-    OperatorVerb,
-    Reason,
-    RetryState,
-)
+from dispatcher.core.model import DeadLettered, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.records.retry import Retry, backoff_ms
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import Notice, RetryState
 
 
 def dead_lettered(state: WindowState, event: DeadLettered) -> None:

@@ -8,9 +8,10 @@ from mypy_extensions import i64
 
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
-from dispatcher.core.model import Key, LogTruncated, Notice, RecordsRead
+from dispatcher.core.model import Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import Notice
 
 
 def records_read(state: WindowState, event: RecordsRead) -> None:

@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import Final
 
 from dispatcher.core.limits import READ_ROOM_DIVISOR, REREAD_GAP_OFFSETS
-from dispatcher.core.model import Effect, Notice, Noticed, ReadOn
 from dispatcher.core.records.keys import NO_OFFSET
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.steps import Effect, Notice, Noticed, ReadOn
 
 FORCED_DIVISOR: Final = 4  # of the span is free after a tick that made room
 FORCED_SPANS: Final = 4  # aside: 0.5 MiB with the default span

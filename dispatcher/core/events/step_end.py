@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dispatcher.core.events.room import make_room, read_on
 from dispatcher.core.limits import IDLE_KEYS_MAX
-from dispatcher.core.model import (
+from dispatcher.core.model import MemberId
+from dispatcher.core.records.keys import NO_OFFSET
+from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import (
     Change,
     CursorMoved,
     Effect,
     LeaseEnded,
-    MemberId,
     MembersReady,
     Noticed,
     RetriesForgotten,
     Step,
     WriteDeadLetters,
 )
-from dispatcher.core.records.keys import NO_OFFSET
-from dispatcher.core.records.state import WindowState
 
 
 def finish(state: WindowState) -> Step:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
-from dispatcher.core.model import Effect, Event, MembersReady, Noticed, ReadOn, WriteDeadLetters
+from dispatcher.core.model import Event
+from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, WriteDeadLetters
 
 Ticket = NewType("Ticket", int)
 NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for

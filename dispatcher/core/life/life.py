@@ -48,23 +48,25 @@ from dispatcher.core.life.given_up import GivenUp
 from dispatcher.core.life.states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
-    AckResult,
-    AsideSet,
-    BitsSet,
-    Change,
-    CursorMoved,
-    Delivered,
     Event,
     LogTruncated,
     Member,
     MembersChanged,
     NotSent,
     Policy,
-    ReadOn,
     RecordsRead,
+    Ticked,
+)
+from dispatcher.core.steps import (
+    AckResult,
+    AsideSet,
+    BitsSet,
+    Change,
+    CursorMoved,
+    Delivered,
+    ReadOn,
     Snapshot,
     Step,
-    Ticked,
 )
 
 

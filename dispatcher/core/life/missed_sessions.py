@@ -6,14 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dispatcher.core.model import (
-    Event,
-    LeaseState,
-    MemberId,
-    SessionId,
-    SessionLost,
-    SessionOpened,
-)
+from dispatcher.core.model import Event, MemberId, SessionId, SessionLost, SessionOpened
+from dispatcher.core.steps import LeaseState
 
 
 def missed_ends(

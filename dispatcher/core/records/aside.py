@@ -21,9 +21,9 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
-from dispatcher.core.model import AsideSet
 from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
 from dispatcher.core.records.leases import Lease
+from dispatcher.core.steps import AsideSet
 
 _STRETCH_BYTES = STRETCH_OFFSETS // 8
 _ORDER_SPARE = 64

@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 
 from dispatcher.core.limits import BACKOFF_DOUBLINGS_MAX
-from dispatcher.core.model import MemberId, Policy, Reason, RetryNoted, RetryState
+from dispatcher.core.model import MemberId, Policy, Reason
 from dispatcher.core.records.keys import NO_OFFSET
+from dispatcher.core.steps import RetryNoted, RetryState
 
 
 class Retry:

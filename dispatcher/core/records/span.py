@@ -21,10 +21,10 @@ from librt.vecs import vec
 from mypy_extensions import i64, u8
 
 from dispatcher.core.limits import ALL_RANGES, BITMAP_GAP_BYTES_MAX, CHUNK_OFFSETS, RING_OFFSETS_MIN
-from dispatcher.core.model import BitsSet
 from dispatcher.core.records.aside import Aside
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.leases import Lease
+from dispatcher.core.steps import BitsSet
 from keyway.commit_metadata.core.bitmap import ranges_of
 
 _CHUNK_BYTES = CHUNK_OFFSETS // 8

@@ -11,18 +11,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dispatcher.core.hold import Hold
-from dispatcher.core.model import (
-    Change,
-    Effect,
-    EvictPolicy,
-    Key,
-    MemberId,
-    Notice,
-    PoisonPolicy,
-    Policy,
-    Reason,
-    RetryState,
-)
+from dispatcher.core.model import EvictPolicy, Key, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.records.draining_keys import DrainingKeys
 from dispatcher.core.records.held_keys import waits
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
@@ -31,6 +20,7 @@ from dispatcher.core.records.loads import takes
 from dispatcher.core.records.owners import Owners
 from dispatcher.core.records.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
 from dispatcher.core.records.span import Span
+from dispatcher.core.steps import Change, Effect, Notice, RetryState
 
 
 # Long: what the events (dispatcher/core/events) do to a window together, each step once.

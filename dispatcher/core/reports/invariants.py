@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dispatcher.core.limits import IDLE_KEYS_MAX
-from dispatcher.core.model import JoinPolicy, RetryState
+from dispatcher.core.model import JoinPolicy
 from dispatcher.core.records.draining_keys import is_draining
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.records.loads import takes
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import RetryState
 
 
 def check(state: WindowState) -> None:

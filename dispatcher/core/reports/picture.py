@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from dispatcher.core.limits import STRETCH_OFFSETS
-from dispatcher.core.model import RetryState
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import RetryState
 
 DRAWN_ASIDE_MAX: Final = 16_384  # records aside that are drawn one by one, as those of a span
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from dispatcher.core.events.joins import individually_sent, last_sent
 from dispatcher.core.events.room import may_go_aside, room
 from dispatcher.core.limits import DRAINING_SHOWN_MAX
-from dispatcher.core.model import Key, MemberId, Reason, RetryState
+from dispatcher.core.model import Key, MemberId, Reason
 from dispatcher.core.records.draining_keys import Draining
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import RetryState
 
 
 @dataclass(frozen=True, slots=True)

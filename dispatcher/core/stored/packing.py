@@ -14,16 +14,8 @@ import struct
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
-from dispatcher.core.model import (
-    LeaseId,
-    LeaseState,
-    LeaseTaken,
-    MemberId,
-    Reason,
-    RetryNoted,
-    RetryState,
-    SessionId,
-)
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import LeaseState, LeaseTaken, RetryNoted, RetryState
 
 _DEADLINE = struct.Struct(">q")
 _RETRY = struct.Struct(">IqBB")  # deliveries, due_ms, state, reason; the member id follows

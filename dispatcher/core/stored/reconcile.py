@@ -18,7 +18,7 @@ later again and again.
 
 from __future__ import annotations
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.snapshot import state_of
 from keyway.commit_metadata.core.bitmap import united
 

@@ -4,10 +4,11 @@ Kafka's commit metadata alone has neither leases nor retries."""
 from __future__ import annotations
 
 from dispatcher.core.limits import CHUNK_OFFSETS
-from dispatcher.core.model import LeaseEnded, LeaseState, Policy, RetryState, Snapshot
+from dispatcher.core.model import Policy
 from dispatcher.core.records.keys import MemberQueue
 from dispatcher.core.records.retry import Retry
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import LeaseEnded, LeaseState, RetryState, Snapshot
 from dispatcher.core.stored.snapshot import kept, placed
 
 

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from dispatcher.core.limits import ASIDE_RESTORED_MAX, CHUNK_OFFSETS, STRETCH_OFFSETS
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId
+from dispatcher.core.records.aside import offsets_in, packed
+from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
     LeaseExtended,
-    LeaseId,
     LeaseState,
     LeaseTaken,
     RetriesForgotten,
@@ -29,7 +30,6 @@ from dispatcher.core.model import (
     RetryState,
     Snapshot,
 )
-from dispatcher.core.records.aside import offsets_in, packed
 from keyway.commit_metadata.core.bitmap import bits_of, ranges_of, united
 from keyway.commit_metadata.core.limits import OFFSET_MAX, SPAN_OFFSETS_MAX
 

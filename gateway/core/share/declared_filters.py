@@ -12,7 +12,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX
-from gateway.core.share.membership import InvalidRequest
+from gateway.core.share.errors import InvalidRequest
 
 MARK = ";keys="
 NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")

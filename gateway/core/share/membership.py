@@ -27,7 +27,12 @@ from dataclasses import dataclass, field
 
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic
-from gateway.core.wire.errors import ErrorCode
+from gateway.core.share.errors import (
+    FencedMemberEpoch,
+    GroupFull,
+    InvalidRequest,
+    UnknownMember,
+)
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
@@ -37,28 +42,6 @@ START_MEMBERS_MAX = 10
 
 Assignment = dict[bytes, tuple[int, ...]]  # topic id (16 bytes) -> partitions
 TopicByName = Callable[[str], Topic | None]
-
-
-class GroupError(Exception):
-    """The peer broke the protocol; `code` is the answer to it."""
-
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-class UnknownMember(GroupError):
-    code = ErrorCode.UNKNOWN_MEMBER_ID
-
-
-class FencedMemberEpoch(GroupError):
-    code = ErrorCode.FENCED_MEMBER_EPOCH
-
-
-class InvalidRequest(GroupError):
-    code = ErrorCode.INVALID_REQUEST
-
-
-class GroupFull(GroupError):
-    code = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dispatcher.core.model import MemberId, SessionId
-from gateway.core.share.membership import GroupError, InvalidRequest
-from gateway.core.wire.errors import ErrorCode
+from gateway.core.share.errors import (
+    InvalidRequest,
+    InvalidSessionEpoch,
+    SessionLimitReached,
+    SessionNotFound,
+)
 
 OPEN_EPOCH = 0
 CLOSE_EPOCH = -1
@@ -26,31 +30,21 @@ PartitionKey = tuple[bytes, int]  # topic id, partition
 _Place = TypeVar("_Place")
 
 
-class SessionNotFound(GroupError):
-    code = ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-class InvalidSessionEpoch(GroupError):
-    code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
-
-
-class SessionLimitReached(GroupError):
-    code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
 def session_key(broker_id: int | None, group: str, member_id: str) -> SessionKey:
     return (NO_BROKER if broker_id is None else broker_id, group, member_id)
 
 
-@dataclass(slots=True)
 class ShareSession:
-    session_id: SessionId
-    key: SessionKey
-    connection: int
-    next_epoch: int = 1
-    partitions: dict[PartitionKey, None] = field(default_factory=dict)  # in the order they came
-    first: int = 0  # where the next fetch starts, so that no partition starves behind the others
-    resolved: object = None  # what a handler has found out about exactly these partitions
+    def __init__(self, session_id: SessionId, key: SessionKey, connection: int) -> None:
+        self.session_id = session_id
+        self.key = key
+        self.connection = connection
+        self.next_epoch = 1
+        self.partitions: dict[PartitionKey, None] = {}  # in the order they came
+        # Where the next fetch starts, so that no partition starves behind the others.
+        self.first = 0
+        # What a handler has found out about exactly these partitions.
+        self.resolved: object = None
 
     @property
     def group(self) -> str:

@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
-from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
+from dispatcher.core.model import MemberId, Reason
+from dispatcher.core.steps import WriteDeadLetters
 from gateway.embedded.kafka import KafkaCluster
 from gateway.group_log import GroupLog
 from gateway.reading import letter_producer

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from dispatcher.core.model import CursorMoved
+from dispatcher.core.steps import CursorMoved
 from dispatcher.store.address import read_address
 from dispatcher.store.base import Fence, StoreError, Write
 from dispatcher.store.redis import RedisStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import WindowKey
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import WindowKey
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.redis import EmbeddedRedis

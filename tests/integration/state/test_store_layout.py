@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from dispatcher.core.model import CursorMoved, LeaseEnded, LeaseId
+from dispatcher.core.model import LeaseId
+from dispatcher.core.steps import CursorMoved, LeaseEnded
 from dispatcher.store.base import Counts, WindowKey, Write
 from dispatcher.store.script_calls import WINDOWS_PER_CALL
 from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened

@@ -15,23 +15,21 @@ import pytest
 import redis
 from hypothesis import given, settings
 
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
-    LeaseId,
     LeaseTaken,
-    MemberId,
-    Reason,
     RetryNoted,
     RetryState,
-    SessionId,
     Snapshot,
 )
 from dispatcher.core.stored.snapshot import StoredWindow, apply_changes
 from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
-from dispatcher.store.redis import FENCED, RedisStore
+from dispatcher.store.claims import FENCED
+from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.patience import patient_s
@@ -251,7 +249,7 @@ class TestRedisStore(StoreContract):
         one, two = stores(), stores()
         fence = await opened(one)
         assert isinstance(one, RedisStore)
-        names, steps, _ = one._steps([Write(KEY, fence, STEP)])
+        names, steps, _ = one._claims.steps([Write(KEY, fence, STEP)])
         newer: list[Change] = [
             BitsSet(0, 8_125, b"\xff"),
             LeaseEnded(LeaseId(5)),
@@ -341,7 +339,7 @@ class TestFailures:
             while error is None and confirmed < len(steps):
                 (error,) = await store.apply([Write(KEY, fence, steps[confirmed])])
                 confirmed += error is None
-                if confirmed == KILLED_AFTER:
+                if error is None and confirmed == KILLED_AFTER:  # once
                     tasks.create_task(asyncio.to_thread(own.kill))
         assert type(error) is StoreError, "the server was killed too late for this test"
         assert confirmed >= KILLED_AFTER

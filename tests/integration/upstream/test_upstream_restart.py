@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
+from dispatcher.core.model import MemberId, Reason
+from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.embedded.kafka import KafkaCluster
 from gateway.group_log import GroupLog

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import (
     Claimed,
     Counts,

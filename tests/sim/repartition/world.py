@@ -20,8 +20,6 @@ from dispatcher.core.hold import HELD_WHOLE, HoldMoved
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
-    Change,
-    Delivered,
     Event,
     Member,
     MemberId,
@@ -29,9 +27,9 @@ from dispatcher.core.model import (
     Policy,
     RecordsRead,
     SessionId,
-    Snapshot,
     Ticked,
 )
+from dispatcher.core.steps import Change, Delivered, Snapshot
 from dispatcher.core.stored.snapshot import apply_changes
 from gateway.core.repartition.holding import LogEnds, Look, Report, hold_for, report_of, unpacked
 from gateway.core.repartition.partitioners import Partitioner, partition_of

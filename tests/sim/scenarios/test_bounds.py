@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import LogTruncated, Notice, Policy, ReadOn
+from dispatcher.core.model import LogTruncated, Policy
+from dispatcher.core.steps import Notice, ReadOn
 from tests.rig.playbook import Playbook
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from random import Random
 
-from dispatcher.core.model import AckType, MemberId, MembersReady, Policy, Reason, RecordsRead
+from dispatcher.core.model import AckType, MemberId, Policy, Reason, RecordsRead
 from dispatcher.core.routing.ring import Router
+from dispatcher.core.steps import MembersReady
 from gateway.core.wire.records import Compression, Record, build, read_batch, scan, select
 from tests.rig.playbook import Playbook
 

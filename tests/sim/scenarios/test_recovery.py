@@ -17,9 +17,8 @@ from dispatcher.core.model import (
     PoisonPolicy,
     Policy,
     Reason,
-    Snapshot,
-    WriteDeadLetters,
 )
+from dispatcher.core.steps import Snapshot, WriteDeadLetters
 from keyway.commit_metadata.core.metadata import decode, encode
 from tests.rig.playbook import Playbook
 

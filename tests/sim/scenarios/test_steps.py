@@ -9,24 +9,26 @@ from random import Random
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     Acknowledge,
-    AckResult,
     Acquire,
-    Delivered,
     Event,
     Key,
     Member,
     MemberId,
     MembersChanged,
+    Policy,
+    RecordsRead,
+    SessionId,
+    Ticked,
+)
+from dispatcher.core.steps import (
+    AckResult,
+    Delivered,
     MembersReady,
     Notice,
     Noticed,
-    Policy,
     ReadOn,
-    RecordsRead,
-    SessionId,
     Snapshot,
     Step,
-    Ticked,
 )
 
 NOW_MS = 1_000

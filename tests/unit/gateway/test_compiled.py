@@ -16,8 +16,19 @@ def test_hot_sources_are_the_cores_and_nothing_else() -> None:
     assert "dispatcher/core/records/span.py" in sources
     assert not [source for source in sources if source.endswith("__init__.py")]
     leaves = {source for source in sources if "/core/" not in source}
-    assert leaves == {"dispatcher/store/operations.py", "dispatcher/store/script_calls.py"}
+    assert leaves == {
+        f"dispatcher/store/{it}.py" for it in ("claims", "operations", "script_calls")
+    }
     assert sources == sorted(sources)
+
+
+def test_the_way_of_a_share_fetch_is_compiled() -> None:
+    sources = compiled.shell_sources(ROOT)
+    assert "gateway/handlers/share_fetch.py" in sources
+    assert sources == sorted(sources)
+    assert not set(sources) & set(compiled.hot_sources(ROOT))
+    assert all((ROOT / source).exists() for source in sources)
+    assert set(sources) == set(compiled.SHELL_MODULES), "each is there"
 
 
 def test_answer_agrees_with_what_is_imported() -> None:

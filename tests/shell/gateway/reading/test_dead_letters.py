@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dispatcher.core.model import MemberId, Reason, WriteDeadLetters
+from dispatcher.core.model import MemberId, Reason
+from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.reading.cache import Source
 from gateway.core.wire.records import Record
 from gateway.group_log import GroupLog

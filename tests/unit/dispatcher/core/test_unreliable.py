@@ -7,21 +7,16 @@ import pytest
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
-    AckResult,
     AckType,
     LogTruncated,
     MemberId,
-    MembersReady,
-    Notice,
-    Noticed,
     NotSent,
     Policy,
-    ReadOn,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
 from dispatcher.core.reports.stats import Held, MemberStats, WindowStats
+from dispatcher.core.steps import AckResult, MembersReady, Notice, Noticed, ReadOn, Snapshot
 from tests.rig.playbook import Playbook
 
 

@@ -1,18 +1,15 @@
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
     LeaseExtended,
-    LeaseId,
     LeaseTaken,
-    MemberId,
-    Reason,
     RetriesForgotten,
     RetryNoted,
     RetryState,
-    SessionId,
 )
 from dispatcher.core.stored.packing import pack_deadline, pack_lease, pack_retry
 from dispatcher.store.operations import WORDS_MAX, Argument, Kept, kept_of, new_kept, operations

@@ -15,7 +15,7 @@ from gateway.core.wire.frames import parse_request_header, request_frame
 from gateway.core.wire.schema import Message
 from gateway.handlers.list_groups import list_groups
 from gateway.handlers.naming_brokers import naming_brokers
-from gateway.listen.server import ClientConnection, Request
+from gateway.listen.answering import Client, Request
 from gateway.upstream.errors import Unreachable
 
 TWO = Slots(2)
@@ -40,7 +40,7 @@ class Connection:
 
 def request(connection: Connection, key: int, version: int, body: Message) -> Request:
     payload = request_frame(key, version, 1, "admin", encode_request(key, version, body))[4:]
-    return Request(parse_request_header(payload), payload, cast(ClientConnection, connection))
+    return Request(parse_request_header(payload), payload, cast(Client, connection))
 
 
 def altered(connection: Connection) -> bytes:

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.handlers import share_fetch, share_requests
-from gateway.handlers.share_requests import Located
 from gateway.listen.limits import AUTHORISATION_MS_MAX
+from gateway.windows.table import WindowTable
+from gateway.windows.window import Window
 from tests.rig.node_parts import TOPIC, Node
 from tests.rig.share_client import ACCEPT, Client, error, row_error, story
 
@@ -22,14 +22,13 @@ Looked = list[tuple[bytes, int]]
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> Looked:
     """The partitions that were looked up."""
     looked: Looked = []
-    locate = share_requests.locate
+    get = WindowTable.get
 
-    def noted(services: object, connection: object, group: str, key: tuple[bytes, int]) -> Located:
-        looked.append(key)
-        return locate(services, connection, group, key)  # type: ignore[arg-type]
+    def noted(table: WindowTable, group: str, topic_id: bytes, partition: int) -> Window | None:
+        looked.append((topic_id, partition))
+        return get(table, group, topic_id, partition)
 
-    monkeypatch.setattr(share_fetch, "locate", noted)
-    monkeypatch.setattr(share_requests, "locate", noted)
+    monkeypatch.setattr(WindowTable, "get", noted)
     return looked
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.store.base import FencedError
-from gateway.core.share.membership import GroupError
+from gateway.core.share.errors import GroupError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers import share_fetch

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dispatcher.core.model import AckType, Notice
+from dispatcher.core.model import AckType
+from dispatcher.core.steps import Notice
 from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.errors import Unreachable

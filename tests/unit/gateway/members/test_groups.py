@@ -12,14 +12,8 @@ import structlog
 
 from dispatcher.core.model import Acquire, EvictPolicy, MemberId
 from gateway.config.groups import GroupSection
-from gateway.core.share.membership import (
-    FencedMemberEpoch,
-    GroupError,
-    GroupFull,
-    Heartbeat,
-    ShareMember,
-    UnknownMember,
-)
+from gateway.core.share.errors import FencedMemberEpoch, GroupError, GroupFull, UnknownMember
+from gateway.core.share.membership import Heartbeat, ShareMember
 from gateway.members import evictions
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.members.saved_members import SavedGroup

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import StoreError, WindowKey
 from gateway.core.limits import DELETED_TOPICS_MS
 from gateway.core.wire.errors import ErrorCode

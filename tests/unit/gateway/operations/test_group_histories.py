@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.core.model import Notice, Noticed
+from dispatcher.core.steps import Notice, Noticed
 from gateway.core.history import Flow, Sample
 from gateway.operations import group_histories
 from gateway.operations.group_histories import GroupHistories

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dispatcher.core.model import Acknowledge, Acquire, CursorMoved, MemberId, Snapshot
+from dispatcher.core.model import Acknowledge, Acquire, MemberId
+from dispatcher.core.steps import CursorMoved, Snapshot
 from dispatcher.store.base import FencedError, StoreError, WindowKey, Write
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition

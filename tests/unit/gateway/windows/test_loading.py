@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition

@@ -7,20 +7,13 @@ import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from dispatcher.core.model import (
-    Acknowledge,
-    AckType,
-    Acquire,
-    MemberId,
-    Notice,
-    Noticed,
-    PoisonPolicy,
-    SessionId,
-)
+from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, PoisonPolicy, SessionId
+from dispatcher.core.steps import Notice, Noticed
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
-from gateway.windows.metrics import RecordOutcomes, WindowCollector
+from gateway.windows.metrics import OutcomeCollector, WindowCollector
+from gateway.windows.record_outcomes import RecordOutcomes
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
 
@@ -39,7 +32,7 @@ def test_outcomes_are_counted_by_group() -> None:
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 5))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 2))
     metrics.noticed('odd "name"\n', PLACE, Noticed(Notice.DROPPED, 1))
-    text = exported(metrics)
+    text = exported(OutcomeCollector(metrics))
     assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
     assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
 
@@ -73,7 +66,7 @@ def test_a_group_that_rejects_much_writes_one_line_in_ten_seconds() -> None:
     assert sum(line["count"] for line in logs) == 2 * 3_876
     assert [line["offset"] for line in logs][:2] == [0, 1], "the first of each interval"
     assert {line["detail"] for line in logs} == {"rejected"}
-    assert 'outcome="dropped"} 7752.0' in exported(outcomes)
+    assert 'outcome="dropped"} 7752.0' in exported(OutcomeCollector(outcomes))
 
 
 def test_a_group_that_is_gone_leaves_no_series() -> None:
@@ -83,7 +76,7 @@ def test_a_group_that_is_gone_leaves_no_series() -> None:
     metrics.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
     metrics.forget("g")
     metrics.forget("never known")
-    text = exported(metrics)
+    text = exported(OutcomeCollector(metrics))
     assert 'group="g"' not in text
     assert 'group="other"' in text
 
@@ -191,7 +184,7 @@ def test_every_outcome_of_a_group_begins_at_zero() -> None:
     """Else Prometheus would see no increase when the first record of a kind comes."""
     metrics = RecordOutcomes(GroupLog(lambda: 0))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(metrics).count("keyway_group_records_total{") == len(Notice)
+    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == len(Notice)
     metrics.forget("g")
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(metrics).count("keyway_group_records_total{") == len(Notice)
+    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == len(Notice)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from dispatcher.core.model import Notice, Noticed
+from dispatcher.core.steps import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
-from gateway.windows.record_flow import FlowCollector, RecordFlow
+from gateway.windows.metrics import FlowCollector
+from gateway.windows.record_flow import RecordFlow
 
 TOPIC = "orders"
 TP = TopicPartition(TOPIC, b"t" * 16, 3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from dispatcher.core.model import CursorMoved, Snapshot
+from dispatcher.core.steps import CursorMoved, Snapshot
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
 from dispatcher.store.memory import MemoryStore
 from gateway.windows.metrics import RoundTripCollector

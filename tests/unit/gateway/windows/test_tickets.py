@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dispatcher.core.model import AckResult, Effect
+from dispatcher.core.steps import AckResult, Effect
 from gateway.windows.failures import WindowUnavailable
 from gateway.windows.tickets import Tickets
 from tests.rig.virtual_time import run, settle

@@ -10,15 +10,14 @@ import structlog
 
 from dispatcher.core.model import (
     Acknowledge,
-    AckResult,
     AckType,
     Acquire,
     Member,
     MemberId,
-    Notice,
     PoisonPolicy,
     SessionId,
 )
+from dispatcher.core.steps import AckResult, Notice
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowGone, WindowKey
 from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from dispatcher.core.model import Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import StoreError
 from gateway.windows.news import WindowNews
 from gateway.windows.window import Window

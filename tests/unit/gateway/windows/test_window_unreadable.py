@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import Notice
+from dispatcher.core.steps import Notice
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 from tests.rig.node_parts import Node

@@ -10,20 +10,22 @@ from dispatcher.core.events.acknowledge import accept
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
-    AckResult,
     AckType,
-    LeaseExtended,
     LeaseId,
-    LeaseState,
-    LeaseTaken,
     MemberId,
-    Notice,
-    Noticed,
     Policy,
     Reason,
+    SessionId,
+)
+from dispatcher.core.steps import (
+    AckResult,
+    LeaseExtended,
+    LeaseState,
+    LeaseTaken,
+    Notice,
+    Noticed,
     RetryNoted,
     RetryState,
-    SessionId,
     Snapshot,
 )
 from tests.rig.playbook import Playbook

@@ -9,16 +9,13 @@ import pytest
 from dispatcher.core.model import (
     AckType,
     LeaseId,
-    LeaseState,
     MemberId,
-    MembersReady,
-    Notice,
     NotSent,
     Policy,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
+from dispatcher.core.steps import LeaseState, MembersReady, Notice, Snapshot
 from tests.rig.playbook import Playbook
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dispatcher.core.hold import HELD_WHOLE, Hold, HoldMoved
 from dispatcher.core.life.life import WindowLife
-from dispatcher.core.model import Member, MemberId, MembersReady, Policy, Snapshot
+from dispatcher.core.model import Member, MemberId, Policy
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.steps import MembersReady, Snapshot
 from tests.rig.playbook import Playbook
 
 C1 = MemberId("c1")

@@ -13,17 +13,15 @@ from dispatcher.core.model import (
     Acquire,
     JoinPolicy,
     LeaseId,
-    LeaseState,
     LogTruncated,
     MemberId,
-    MembersReady,
     PoisonPolicy,
     Policy,
     Reason,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
+from dispatcher.core.steps import LeaseState, MembersReady, Snapshot
 from tests.rig.playbook import Playbook
 
 LAST_SENT = Policy(join_policy=JoinPolicy.LAST_SENT, backoff_base_ms=100)

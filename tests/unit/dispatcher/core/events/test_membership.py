@@ -10,15 +10,12 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
-    MembersReady,
-    Notice,
     Policy,
-    ReadOn,
     Reason,
-    RetryNoted,
     SessionId,
     SessionOpened,
 )
+from dispatcher.core.steps import MembersReady, Notice, ReadOn, RetryNoted
 from tests.rig.playbook import Playbook
 
 

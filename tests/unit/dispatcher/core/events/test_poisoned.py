@@ -10,13 +10,15 @@ from dispatcher.core.model import (
     AckType,
     DeadLettered,
     MemberId,
-    Notice,
-    Noticed,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
     Policy,
     Reason,
+)
+from dispatcher.core.steps import (
+    Notice,
+    Noticed,
     RetryNoted,
     RetryState,
     Snapshot,

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import (
-    AckError,
-    AckType,
-    CursorMoved,
-    LogTruncated,
-    Notice,
-    Policy,
-    ReadOn,
-    RecordsRead,
-    RetriesForgotten,
-    Snapshot,
-)
+from dispatcher.core.model import AckError, AckType, LogTruncated, Policy, RecordsRead
+from dispatcher.core.steps import CursorMoved, Notice, ReadOn, RetriesForgotten, Snapshot
 from tests.rig.playbook import Playbook
 
 

@@ -1,8 +1,9 @@
 """The room in a span: what goes aside, and when a window says that it is full."""
 
-from dispatcher.core.model import AckType, Notice, Noticed, OperatorAct, OperatorVerb, Policy
+from dispatcher.core.model import AckType, OperatorAct, OperatorVerb, Policy
 from dispatcher.core.reports.stats import FullSpan
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.steps import Notice, Noticed
 from tests.rig.playbook import Playbook
 from tests.unit.dispatcher.core.records.test_aside import SPAN, parked, pass_by
 

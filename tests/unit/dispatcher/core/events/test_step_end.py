@@ -1,4 +1,5 @@
-from dispatcher.core.model import CursorMoved, MembersReady, Policy, ReadOn
+from dispatcher.core.model import Policy
+from dispatcher.core.steps import CursorMoved, MembersReady, ReadOn
 from tests.rig.playbook import Playbook
 
 

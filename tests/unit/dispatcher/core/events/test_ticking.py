@@ -11,13 +11,13 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
-    Notice,
     PoisonPolicy,
     Policy,
     SessionId,
     SessionOpened,
     Ticked,
 )
+from dispatcher.core.steps import Notice
 from tests.rig.playbook import Playbook
 
 POLICY = Policy(

@@ -6,7 +6,8 @@ import pytest
 
 from dispatcher.core.life.commands import Answer, Command, Tell
 from dispatcher.core.life.life import WindowLife
-from dispatcher.core.model import PoisonPolicy, Policy, ReadOn, RecordsRead, Snapshot
+from dispatcher.core.model import PoisonPolicy, Policy, RecordsRead
+from dispatcher.core.steps import ReadOn, Snapshot
 from tests.rig.life_playbook import MEMBERS, NOW_MS, T1, LifePlay, records
 
 

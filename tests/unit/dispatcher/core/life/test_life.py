@@ -25,21 +25,23 @@ from dispatcher.core.life.states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX
 from dispatcher.core.model import (
     Acknowledge,
-    AckResult,
     AckType,
     Acquire,
-    Delivered,
     MemberId,
     MembersChanged,
-    MembersReady,
-    Notice,
-    Noticed,
     NotSent,
     PoisonPolicy,
     Policy,
+    Ticked,
+)
+from dispatcher.core.steps import (
+    AckResult,
+    Delivered,
+    MembersReady,
+    Notice,
+    Noticed,
     ReadOn,
     Snapshot,
-    Ticked,
     WriteDeadLetters,
 )
 from tests.rig.life_playbook import (

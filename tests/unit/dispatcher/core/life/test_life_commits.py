@@ -24,13 +24,12 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     Acquire,
-    Delivered,
     LogTruncated,
     MembersChanged,
     Policy,
-    Snapshot,
     Ticked,
 )
+from dispatcher.core.steps import Delivered, Snapshot
 from tests.rig.life_playbook import (
     M1,
     MEMBERS,

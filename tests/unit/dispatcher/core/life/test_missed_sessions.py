@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
-from dispatcher.core.model import (
-    LeaseId,
-    LeaseState,
-    MemberId,
-    SessionId,
-    SessionLost,
-    SessionOpened,
-)
+from dispatcher.core.model import LeaseId, MemberId, SessionId, SessionLost, SessionOpened
+from dispatcher.core.steps import LeaseState
 
 M1, M2 = MemberId("m1"), MemberId("m2")
 ENDED, OPEN, UNKNOWN = SessionId("ended"), SessionId("open"), SessionId("before the restart")

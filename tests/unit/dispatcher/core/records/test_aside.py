@@ -8,16 +8,14 @@ from dispatcher.core.limits import STRETCH_OFFSETS
 from dispatcher.core.model import (
     AckError,
     AckType,
-    AsideSet,
-    CursorMoved,
     LogTruncated,
-    Notice,
     OperatorAct,
     OperatorVerb,
     Policy,
     Reason,
 )
 from dispatcher.core.records.aside import Aside, offsets_in, packed
+from dispatcher.core.steps import AsideSet, CursorMoved, Notice
 from tests.rig.playbook import Playbook
 
 SPAN = 8

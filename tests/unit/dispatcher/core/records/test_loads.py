@@ -12,7 +12,6 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     AckType,
     LeaseId,
-    LeaseState,
     LogTruncated,
     Member,
     MemberId,
@@ -23,10 +22,10 @@ from dispatcher.core.model import (
     Policy,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
 from dispatcher.core.records.loads import Loads
 from dispatcher.core.routing.ring import NOBODY, Router
+from dispatcher.core.steps import LeaseState, Snapshot
 from tests.rig.playbook import Playbook
 
 KEYS = [b"key-%d" % number for number in range(2_000)]

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import MemberId, Policy, Reason, RetryState
+from dispatcher.core.model import MemberId, Policy, Reason
 from dispatcher.core.records.retry import Retry, RetryBook, backoff_ms, new_retry
+from dispatcher.core.steps import RetryState
 
 
 def released(offset: int) -> Retry:

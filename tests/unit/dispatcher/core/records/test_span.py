@@ -8,20 +8,16 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
-    BitsSet,
-    CursorMoved,
     Member,
     MemberId,
     MembersChanged,
-    Notice,
-    Noticed,
     Policy,
     RecordsRead,
     SessionId,
-    Snapshot,
     Ticked,
 )
 from dispatcher.core.records.span import Span
+from dispatcher.core.steps import BitsSet, CursorMoved, Notice, Noticed, Snapshot
 from tests.rig.playbook import Playbook
 
 

@@ -13,8 +13,6 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
-    MembersReady,
-    Notice,
     OperatorAct,
     OperatorVerb,
     PoisonPolicy,
@@ -22,10 +20,10 @@ from dispatcher.core.model import (
     Reason,
     RecordsRead,
     SessionId,
-    Snapshot,
 )
 from dispatcher.core.records.keys import MemberQueue
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.steps import MembersReady, Notice, Snapshot
 from tests.rig.playbook import Playbook
 
 

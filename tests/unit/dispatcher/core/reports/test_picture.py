@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.core.limits import STRETCH_OFFSETS
-from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, RetryState
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.records.retry import new_retry
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.reports.picture import (
@@ -20,6 +20,7 @@ from dispatcher.core.reports.picture import (
     picture_of,
     runs_of,
 )
+from dispatcher.core.steps import RetryState
 from tests.rig.playbook import Playbook
 
 S = OffsetState

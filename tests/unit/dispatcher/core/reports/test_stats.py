@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason, Snapshot
+from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.reports.stats import FullSpan, Held, MemberStats, ParkedRecord
+from dispatcher.core.steps import Snapshot
 from tests.rig.playbook import Playbook
 
 

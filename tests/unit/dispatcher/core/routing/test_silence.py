@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.core.events.ticking import NEVER
-from dispatcher.core.model import (
-    AckError,
-    JoinPolicy,
-    MemberId,
-    MembersReady,
-    Notice,
-    Noticed,
-    PoisonPolicy,
-    Policy,
-    Ticked,
-)
+from dispatcher.core.model import AckError, JoinPolicy, MemberId, PoisonPolicy, Policy, Ticked
 from dispatcher.core.routing.silence import HEARD_MS, NOT_SILENT_MS, Attention, fall_silent
+from dispatcher.core.steps import MembersReady, Notice, Noticed
 from tests.rig.playbook import Playbook
 
 LOCK_MS = 30_000

@@ -1,15 +1,7 @@
 import pytest
 
-from dispatcher.core.model import (
-    LeaseId,
-    LeaseState,
-    LeaseTaken,
-    MemberId,
-    Reason,
-    RetryNoted,
-    RetryState,
-    SessionId,
-)
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import LeaseState, LeaseTaken, RetryNoted, RetryState
 from dispatcher.core.stored.packing import (
     Unreadable,
     pack_deadline,

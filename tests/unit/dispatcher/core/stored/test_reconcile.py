@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import (
-    LeaseId,
-    LeaseState,
-    MemberId,
-    Reason,
-    RetryNoted,
-    RetryState,
-    SessionId,
-    Snapshot,
-)
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import LeaseState, RetryNoted, RetryState, Snapshot
 from dispatcher.core.stored.reconcile import merged, reconciled
 
 M1 = MemberId("m1")

@@ -8,20 +8,15 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     AckError,
     AckType,
-    LeaseEnded,
     LeaseId,
-    LeaseState,
     LogTruncated,
     MemberId,
     Policy,
-    ReadOn,
     Reason,
     RecordsRead,
-    RetryNoted,
-    RetryState,
     SessionId,
-    Snapshot,
 )
+from dispatcher.core.steps import LeaseEnded, LeaseState, ReadOn, RetryNoted, RetryState, Snapshot
 from dispatcher.core.stored.snapshot import apply_changes
 from tests.rig.playbook import Playbook
 

@@ -1,21 +1,18 @@
 import pytest
 
 from dispatcher.core.limits import CHUNK_OFFSETS
-from dispatcher.core.model import (
+from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
+from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
     LeaseEnded,
     LeaseExtended,
-    LeaseId,
     LeaseState,
     LeaseTaken,
-    MemberId,
-    Reason,
     RetriesForgotten,
     RetryNoted,
     RetryState,
-    SessionId,
     Snapshot,
 )
 from dispatcher.core.stored.snapshot import StoredWindow, apply_changes, bits_changes, state_of

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.cluster.topology import PartitionInfo, Topic
-from gateway.core.share.membership import (
-    START_MEMBERS_MAX,
-    FencedMemberEpoch,
-    GroupFull,
-    Heartbeat,
-    InvalidRequest,
-    ShareGroup,
-    UnknownMember,
-)
+from gateway.core.share.errors import FencedMemberEpoch, GroupFull, InvalidRequest, UnknownMember
+from gateway.core.share.membership import START_MEMBERS_MAX, Heartbeat, ShareGroup
 
 ORDERS = Topic("orders", b"o" * 16, {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)})
 GROWN = Topic("orders", b"o" * 16, {p: PartitionInfo(1, 0) for p in range(4)})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.share.membership import InvalidRequest
-from gateway.core.share.sessions import (
+from gateway.core.share.errors import (
+    InvalidRequest,
     InvalidSessionEpoch,
     SessionLimitReached,
     SessionNotFound,
-    ShareSessions,
 )
+from gateway.core.share.sessions import ShareSessions
 
 KEY = (1, "g", "m1")
 

@@ -1,0 +1,65 @@
+"""Records of Key-Shared groups, counted by group and outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from dispatcher.core.steps import Notice, Noticed
+from gateway.core.cluster.topology import TopicPartition
+from gateway.group_log import GroupLog
+
+# Logged for the operator, beside the counter: one line per group in 10 s.
+_LOGGED: Final = frozenset(
+    {
+        Notice.PARKED,
+        Notice.DEAD_LETTERED,
+        Notice.DROPPED,
+        Notice.GAP_ACK,
+        Notice.SPAN_FULL,
+        Notice.TIMED_OUT,
+        Notice.SATURATED,
+        Notice.SILENT,
+        Notice.HEARD_AGAIN,
+        Notice.TRUNCATED,
+    }
+)
+
+
+@dataclass(slots=True)
+class RecordOutcomes:
+    """Logs the outcomes that an operator must see, too."""
+
+    log: GroupLog
+    _counts: dict[str, dict[Notice, int]] = field(default_factory=dict)  # by group
+
+    def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
+        counts = self._counts.get(group)
+        if counts is None:  # from 0: an alert on an increase must see the first record, too
+            counts = self._counts[group] = dict.fromkeys(Notice, 0)
+        counts[noticed.notice] += noticed.count
+        if noticed.notice in _LOGGED:
+            self._logged(group, partition, noticed)
+
+    def _logged(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
+        example: dict[str, object] = {
+            "topic": partition.topic,
+            "partition": partition.partition,
+        }
+        if noticed.offset >= 0:
+            example["offset"] = noticed.offset
+        if noticed.detail:
+            example["detail"] = noticed.detail
+        self.log.note(group, noticed.notice.value, noticed.count, **example)
+
+    def of(self, group: str) -> dict[str, int]:
+        """Records of a group by outcome, without those that never occurred."""
+        counts = self._counts.get(group, {})
+        return {notice.value: count for notice, count in counts.items() if count}
+
+    def all(self) -> list[tuple[str, dict[Notice, int]]]:
+        return list(self._counts.items())
+
+    def forget(self, group: str) -> None:
+        """Removes the series of a group that is gone."""
+        self._counts.pop(group, None)
