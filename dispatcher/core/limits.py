@@ -41,7 +41,7 @@ REREAD_GAP_OFFSETS: Final = 1_000
 
 # Keys without unsettled records that are kept, for the next record of theirs to find its owner
 # known: hashing and ring search cost more than all else in reading. Some 2 MiB per busy window;
-# the tick drops those of an idle one.
+# the tick drops those of an idle window.
 IDLE_KEYS_MAX: Final = 8_192
 
 # Read again once this share of the span is free (or as soon as some member has nothing to do): a

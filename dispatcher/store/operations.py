@@ -100,7 +100,7 @@ def operations(  # noqa: C901 - one case per change
 class _Commands:
     def __init__(self) -> None:
         self.words: list[Argument] = []
-        self._command = b""  # the one that `_items` are collected for
+        self._command = b""  # the command that `_items` are collected for
         self._suffix = b""
         self._items: list[Argument] = []
 

@@ -150,7 +150,7 @@ async def _hot(windows: list[Window], limit: int) -> Found:
         core = window.dispatcher
         if core is not None:
             found += [(window.partition, stats) for stats in core.hot_keys(limit)]
-            # Of equally hot ones the first partition's: the answer does not jump.
+            # Of equally hot keys the first partition's comes first: the answer does not jump.
             found = heapq.nsmallest(limit, found, key=lambda hot: (-hot[1].records, hot[0]))
         await asyncio.sleep(0)
     return found

@@ -73,7 +73,7 @@ class TopicRow(Row):
 
     topic: str
     partitions: int | None  # null: upstream does not have it
-    leaderless: int  # partitions of it
+    leaderless: int  # partitions
     groups: list[GroupOnTopic]
     lag: int | None
 
@@ -326,7 +326,7 @@ class AuditRow(Row):
     offsets: str | None = None
     target: str | None = None  # of an order about nodes: the node, or `1 to b`
     outcome: str
-    count: int = 1  # refusals of callers without a token: so many since the line before
+    count: int = 1  # refusals of callers without a token since the line before
 
 
 class AuditList(Row):

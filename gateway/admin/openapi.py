@@ -39,7 +39,7 @@ def document() -> dict[str, Any]:
         [(model, "validation") for model in wanted], ref_template=f"{_SCHEMAS}{{model}}"
     )
     for schema in schemas["$defs"].values():
-        if "enum" in schema:  # mypyc has another docstring for those of compiled modules
+        if "enum" in schema:  # in compiled modules mypyc has another docstring
             schema.pop("description", None)
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:

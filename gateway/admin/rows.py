@@ -167,7 +167,7 @@ class PartitionRow(Row):
     last_sent_position: int | None = None
     individually_sent_positions: list[tuple[int, int]] = []
     span_max: int | None = None
-    aside: int | None = None  # of the unsettled ones those that the others have passed
+    aside: int | None = None  # unsettled records that the others have passed
     held_max: int | None = None
     full_span: FullSpanRow | None = None
     consumers_after_mark_delete_position: list[LateConsumer] = []

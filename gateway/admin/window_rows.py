@@ -70,7 +70,7 @@ class KeyRow(KeyNames):
     partition: int
     state: KeyStateName
     owner: str | None  # the member its next record goes to; null: no member takes it
-    holder: str | None = None  # the member that holds records of it
+    holder: str | None = None  # the member that holds records of this key
     records: int  # unsettled ones that are read
     in_flight: int = 0
     first_offset: int | None = None

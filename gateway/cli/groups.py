@@ -37,7 +37,7 @@ app.command("skip")(group_skip)
 
 _SUMMARY = ("GROUP", "STATE", "MEMBERS", "TOPICS", "WINDOWS", "TOTAL-LAG", "LAG-SECONDS", "PARKED")
 _MEMBERSHIP = ("CONSUMER-ID", "HOST", "CLIENT-ID", "EPOCH", "TOPICS")
-# The first six as those of kafka-consumer-groups.sh, then ours.
+# The first six columns are those of kafka-consumer-groups.sh, then come ours.
 _PARTITION = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"),
     *("STATE", "READ-OFFSET", "UNSETTLED", "IN-FLIGHT", "BACKING-OFF", "DEAD-LETTERING", "PARKED"),

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 SAMPLES_MAX: Final = 90  # with one every 10 s, 15 minutes: some 4 KB
 SAMPLE_MS_MIN: Final = 9_000  # between two of them
-FLOW_MS: Final = 60_000  # the rates of now are those of the last minute
+FLOW_MS: Final = 60_000  # current rates are those of the last minute
 GROWTH_S: Final = 2  # of production, by which the lag of one minute must exceed the minute before
 KEEPS_UP_S: Final = 10  # of production: with a smaller lag there is nothing to catch up
 LATELY: Final = 30  # samples of the short form

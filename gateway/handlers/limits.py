@@ -36,5 +36,5 @@ ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s f
 MEMBER_ID_CHARS_MAX = 255
 GROUP_ID_CHARS_MAX = 1_024
 CLIENT_ID_CHARS_MAX = 4_096  # holds key filters, too
-CLIENT_ID_CHARS_LOGGED = 512  # of one that was refused: it may have 32,767
+CLIENT_ID_CHARS_LOGGED = 512  # of a refused client: its id may have 32,767
 RACK_ID_CHARS_MAX = 255

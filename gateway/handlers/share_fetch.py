@@ -96,7 +96,7 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
         session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
         if session.resolved is not plan:
-            plan = None  # other partitions than those that were looked up
+            plan = None  # the plan is for other partitions
         answer = await _ShareFetch(services, request, body, session, denied, plan).answer()
     except GroupError as error:
         request.connection.counters.count_request_refused(header.api_key, error.code)
@@ -206,8 +206,8 @@ class _ShareFetch:
     parts: dict[PartitionKey, _Part] = field(default_factory=dict)
     has_records: bool = False
     room: int = 0  # bytes of the records of the answer
-    no_room: bool = False  # for a record as large as those that wait
-    large_bytes: int = 0  # of one that has been cut out and found no room
+    no_room: bool = False  # for a record as large as the waiting ones
+    large_bytes: int = 0  # of a record that was cut out and found no room
 
     async def answer(self) -> Message:
         batches = ack_batches(self.body["Topics"])

@@ -13,7 +13,7 @@ GROUP_MEMBERS_MAX = 1_000  # per group; the ring holds 100 points for each
 # store, and in Kafka as long as Kafka keeps them.
 GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 
-# Anybody may join and leave under any name. The one that has been empty for longest goes first.
+# Anybody may join and leave under any name. The group that has been empty for longest goes first.
 EMPTY_GROUPS_MAX = 10_000
 
 GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka

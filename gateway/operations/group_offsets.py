@@ -174,7 +174,7 @@ class GroupOffsets:
             log.info("group_remembered", group=name)
             self.groups.ensure(name)
         elif len(self._not_key_shared) < NOT_KEY_SHARED_GROUPS_MAX:
-            # One that becomes ours later is known by its first member.
+            # A group that becomes ours later is known by its first member.
             self._not_key_shared.add(name)
 
     async def positions(self, name: str) -> dict[TopicAndPartition, Position]:
@@ -305,7 +305,7 @@ class GroupOffsets:
 
     async def _create(self, key: WindowKey, claim: Claimed, offset: int) -> ErrorCode:
         if not self.windows.dependencies.settings.of(key.group).reliable:
-            return ErrorCode.NONE  # its commit is all there is of it
+            return ErrorCode.NONE  # the commit is all there is of the position
         fence = claim.fence
         for attempt in range(CLAIMS_MAX):
             try:
@@ -360,7 +360,7 @@ class GroupOffsets:
         try:
             await self.filters.remove(name)
             group = self.groups.get(name)
-            # One that somebody has joined meanwhile is a new group of that name.
+            # A group that somebody has joined meanwhile is a new group of that name.
             if group is not None and not group.members:
                 self.groups.forget(name)
                 await self.saved_members.forget(name)

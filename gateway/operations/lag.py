@@ -301,7 +301,7 @@ class Lags:
             return _Known(position.offset, position.offset, position.settled, end)
         cursor, read_position = core.cursor, core.read_position
         passed = cursor - position.offset
-        # So many at least are still behind the cursor. One that went back is of another life.
+        # At least this many are still behind the cursor. A cursor that went back has another life.
         settled = max(0, position.settled - passed) if passed >= 0 else 0
         settled = max(settled, core.passed)
         return _Known(

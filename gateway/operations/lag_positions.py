@@ -56,7 +56,7 @@ class LagPositions:
         Returns the windows that are gone. Raises StateUnavailable.
         """
         if not self.offsets.windows.dependencies.settings.of(group).reliable:
-            self.offsets.windows.parked.stored(group, {})  # nothing of it is ever parked
+            self.offsets.windows.parked.stored(group, {})  # nothing of the group is ever parked
             return []
         stored = await self.offsets.stored(group)
         counts = await self._counts_in_store(group, stored)

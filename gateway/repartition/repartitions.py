@@ -76,7 +76,7 @@ class Repartitions:
         *,
         alone: bool,
     ) -> None:
-        self.records: dict[str, Repartition] = {}  # by topic, also those that are over
+        self.records: dict[str, Repartition] = {}  # by topic, also repartitions that are over
         self.running: dict[str, RunningTopic] = {}
         self._table = table
         self._upstream = upstream

@@ -74,8 +74,8 @@ class BrokerConnections:
             return [Address(broker.host, broker.port)]
         known = [Address(broker.host, broker.port) for broker in brokers.values()]
         known += [address for address in self._bootstrap if address not in known]
-        # Those that answer first, then those not tried yet; a broker known to be silent is the last
-        # resort.
+        # Brokers that answer come first, then brokers not tried yet. A broker known to be silent
+        # is the last resort.
         return sorted(known, key=self._order_of_preference)
 
     def _order_of_preference(self, address: Address) -> int:

@@ -13,7 +13,7 @@ REAUTHENTICATE_AT = 0.85
 
 PING_MS = 2_000  # between two questions whether a broker is still there
 PING_ANSWER_MS_MAX = 3_000  # a broker that takes longer for an empty Metadata serves nobody
-PING_LANE = -1  # beside the control lane and those of fetches
+PING_LANE = -1  # beside the control lane and the lanes of fetches
 
 # Names in one Metadata request: 1.3 MB at 249 characters each; a broker takes 100 MB at most.
 METADATA_TOPICS_MAX = 5_000

@@ -128,7 +128,7 @@ class WindowNews:
         self._tell(session, SessionClosed(session.member_id, session.session_id, self._now_ms()))
 
     def _tell(self, session: ShareSession, event: Event) -> None:
-        # All windows of the group: a partition that left the session may still have leases of it.
+        # All windows of the group: a partition may have left the session and still have leases.
         for window in self._table.of_group(session.group):
             window.post(event)
 

@@ -14,7 +14,7 @@ from gateway.windows.window import Window
 
 @dataclass(slots=True)
 class ParkedCounts:
-    _last: dict[str, dict[WindowKey, int]] = field(default_factory=dict)  # by group, those not 0
+    _last: dict[str, dict[WindowKey, int]] = field(default_factory=dict)  # by group, without zeros
     _asked: set[str] = field(default_factory=set)  # groups of which the store was asked
 
     def of(self, key: WindowKey, window: Window | None) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dispatcher.core.steps import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
 
-# Of an unreliable group, records that were sent are settled, and so are those that were not.
+# An unreliable group settles records that were sent, and records that were not.
 _SETTLED = frozenset(
     {
         Notice.ACCEPTED,

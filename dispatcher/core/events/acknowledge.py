@@ -163,7 +163,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
     plain = state.prefetch == 1 and state.hold is None
-    ended: i64 = 0  # of them those that are in the rings
+    ended: i64 = 0  # offsets of the ranges that are in the rings
     for first, last in ranges:
         offset: i64 = first
         end: i64 = last + 1

@@ -147,7 +147,7 @@ def _take_limited(
     where they are.
     """
     kept: list[int] = []
-    for offset in member.sort_ready():  # All of it: from a list with a limit nothing is cut off.
+    for offset in member.sort_ready():  # The whole list: one with a limit is not cut off.
         queue = state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
         if len(lease.offsets) == wanted or not state.may_have(queue, member):
@@ -179,7 +179,7 @@ def _take_run(
         queue.holder = session
         lease.offsets.append(offset)
         taken += 1
-    state.offer(queue)  # More of it, if there is, for the next acquire.
+    state.offer(queue)  # More of the key, if there is, for the next acquire.
     return taken
 
 

@@ -51,7 +51,7 @@ def individually_sent(state: WindowState) -> list[tuple[int, int]]:
     """
     window = state.window
     sent: list[tuple[int, int]] = []
-    start = last_sent(state) + 1  # behind the last one that was not sent
+    start = last_sent(state) + 1  # behind the last offset that was not sent
     offset = window.aside.first_from(start)
     while offset != NO_OFFSET and len(sent) < SENT_RANGES_MAX:
         if not was_sent(state, offset):

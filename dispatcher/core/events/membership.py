@@ -47,7 +47,7 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
     if not state.members:
         state.reading = False
     state.relist()
-    for member in before.values():  # Those that are gone.
+    for member in before.values():  # Members that are gone.
         member.leave()
         if event.reason is Reason.MEMBER_LEFT:
             _left(state, member, event.now_ms)

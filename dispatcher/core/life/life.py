@@ -411,7 +411,7 @@ class WindowLife:
             if isinstance(effect, ReadOn):
                 if not self._reads_stopped:
                     commands.append(effect)
-            elif not isinstance(effect, (Delivered, AckResult)):  # those answer the ticket
+            elif not isinstance(effect, (Delivered, AckResult)):  # these answer the ticket
                 commands.append(effect)
 
     def _forget_settled(self, commands: list[Command]) -> None:

@@ -113,7 +113,7 @@ class Backlog:
     """The records of one key that are aside (aside.py): ahead of those in the rings."""
 
     def __init__(self) -> None:
-        self.offsets: array[int] = array("q")  # ascending; those before `at` are settled
+        self.offsets: array[int] = array("q")  # ascending; offsets before `at` are settled
         self.at = 0
         self.after = NO_OFFSET  # the first of the key in the rings
 
@@ -131,8 +131,8 @@ class KeyQueue:
         self.in_flight = 0
         self.holder: LeaseHolder | None = None  # of its records in flight
         self.listed = False
-        self.retried = False  # some record of it may have a retry
-        self.backlog: Backlog | None = None  # none of it is aside
+        self.retried = False  # some record of the key may have a retry
+        self.backlog: Backlog | None = None  # no record of the key is aside
 
     def __repr__(self) -> str:
         return f"<{self.key!r} {self.head}..{self.tail} in_flight={self.in_flight} {self.owner!r}>"

@@ -17,7 +17,7 @@ class Outbox:
         self.offsets: list[int] = []
         self.keys: list[Key] = []
         self.dropped = 0  # records, since it joined
-        self.saturated = False  # since it dropped something, until half of it is free again
+        self.saturated = False  # since the box dropped something, until it is half free again
         self.told = False  # of that
         self.awake = False
 

@@ -17,7 +17,7 @@ from dispatcher.core.routing.silence import Attention
 class Owners:
     def __init__(self, bounded_load: float | None) -> None:
         self.router = Router(())  # of all members
-        self.takers = self.router  # of those that are not silent
+        self.takers = self.router  # of members that are not silent
         self.places: list[int] = []  # of these among all
         self.loads = None if bounded_load is None else Loads(bounded_load)
 

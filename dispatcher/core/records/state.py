@@ -33,17 +33,17 @@ class WindowState:
         self.read_ahead = _read_ahead(policy)
         self.window = Span(cursor)
         self.by_key: dict[bytes, KeyQueue] = {}  # without null keys
-        self.idle_keys = 0  # those of them that have no unsettled records
+        self.idle_keys = 0  # queues that have no unsettled records
         self.book = LeaseBook()
         self.retries = RetryBook()
         self.members: list[MemberQueue] = []  # in join order, as the router's
         self.by_member: dict[MemberId, MemberQueue] = {}  # the same
-        self.idle_members = 0  # those of them without ready records
+        self.idle_members = 0  # members without ready records
         # Whose ready list or count in flight this step changed; a step must not cost a pass over
         # all members.
         self.touched: list[MemberQueue] = []
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
-        self.attentive: list[MemberQueue] = []  # those that are not silent (silence.py)
+        self.attentive: list[MemberQueue] = []  # members that are not silent (silence.py)
         self.owners = Owners(policy.bounded_load)
         self.draining_keys = DrainingKeys()
         self.hold: Hold | None = None  # of keys whose records wait for another window
@@ -162,7 +162,7 @@ class WindowState:
             member.idle = False
         self.touch_all()
         window = self.window
-        # A key that nobody accepts is skipped, and leaves `queues` of those aside meanwhile.
+        # A key that nobody accepts is skipped, and leaves `queues` of the records aside meanwhile.
         for offset in sorted(window.aside.queues):
             self._relist(window.aside.queues.get(offset), offset)
         queues = window.queues

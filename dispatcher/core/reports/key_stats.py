@@ -27,7 +27,7 @@ class KeyStats:
     records: int = 0  # unsettled
     in_flight: int = 0
     first_offset: int = NO_OFFSET
-    deliveries: int = 0  # of the first record, those that have ended
+    deliveries: int = 0  # ended deliveries of the first record
     reason: Reason | None = None  # why that record came back the last time
     due_ms: int | None = None  # of its next delivery, while it backs off
 
@@ -64,7 +64,7 @@ def hot_keys(state: WindowState, count: int) -> list[KeyStats]:
         ahead = queues[offset & mask]
         if ahead is not None and ahead.key is not None:
             records[ahead] = records.get(ahead, 0) + 1
-    # Of equally hot ones the one with the oldest record: the answer does not jump.
+    # Of equally hot keys the one with the oldest record comes first: the answer does not jump.
     ranked = [(-many, queue.head, queue) for queue, many in records.items()]
     found: list[KeyStats] = []
     for many, _, queue in heapq.nsmallest(count, ranked):

@@ -16,7 +16,7 @@ from dispatcher.core.limits import STRETCH_OFFSETS
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.steps import RetryState
 
-DRAWN_ASIDE_MAX: Final = 16_384  # records aside that are drawn one by one, as those of a span
+DRAWN_ASIDE_MAX: Final = 16_384  # records aside that are drawn one by one, like a span's
 
 
 class OffsetState(IntEnum):

@@ -20,8 +20,8 @@ class MemberStats:
     ready_keys: int
     in_flight: int
     draining_keys: int  # held here, owned by another member since a join or a leave
-    draining_in_flight: int  # records of those that it holds
-    draining_blocked: int  # records that wait behind those
+    draining_in_flight: int  # records of these keys that it holds
+    draining_blocked: int  # records that wait behind them
     draining_attempts: int = 0  # times that their owners asked meanwhile (draining_keys.py)
     draining_cleared: int = 0  # keys that have drained here since it joined
     # The last sent position when it joined others (joins.py); None: it was there first, or at once.
@@ -85,7 +85,7 @@ class WindowStats:
     last_sent: int  # all up to it were handed out once, or are not there (joins.py)
     individually_sent: list[tuple[int, int]]  # behind it; inclusive ranges
     dropped: int = 0  # records, since the window was loaded (unreliable groups)
-    aside: int = 0  # of the unsettled ones those that the others have passed (aside.py)
+    aside: int = 0  # unsettled records that the others have passed (aside.py)
     held_max: int = 0
 
 
@@ -98,7 +98,7 @@ class Held:
     dead_lettering: int
     parked: int
     aside: int = 0  # of any state: the others have passed them (aside.py)
-    aside_part: float = 0.0  # of those that may go aside; 1: no more
+    aside_part: float = 0.0  # of the records that may go aside; 1: no more may
 
 
 def held_records(state: WindowState) -> Held:

@@ -26,7 +26,7 @@ class SaslWatch:
         self.principal: str | None = None
         self._mechanism = ""
         self._name: str | None = None  # that the exchange under way is for
-        self._steps = 0  # of it that upstream has to accept still
+        self._steps = 0  # of the exchange that upstream has to accept still
 
     def asked(self, api_key: int, version: int, payload: bytes) -> None:
         """SaslHandshake or SaslAuthenticate, without its size."""

@@ -8,7 +8,7 @@ CREDENTIAL_MESSAGE_BYTES_MAX = 4 * 1024
 BEARER_TOKEN_BYTES_MAX = 64 * 1024  # tokens with hundreds of groups in them are some 20 KB
 PRINCIPAL_CHARS_MAX = 4 * 1024  # each pattern of a rule is matched with it
 RULES_MAX = 1_000  # each login is matched with all of them
-USERS_MAX = 10_000  # a file of so many is read in seconds, beside the event loop
+USERS_MAX = 10_000  # a file of this many users is read in seconds, beside the event loop
 IDENTITIES_MAX = 10_000
 
 # Of SCRAM. RFC 7677 and Kafka ask for 4,096 at least; a million take 0.5 s of a core for PLAIN.

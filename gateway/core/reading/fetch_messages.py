@@ -138,7 +138,7 @@ class UndamagedScan:
 @dataclass(frozen=True, slots=True)
 class _Damage:
     position: int
-    digest: bytes  # of the damaged batch, so that one that was mended is not taken for it
+    digest: bytes  # of the damaged batch, so that a mended batch is not taken for it
     reason: str
     too_large: bool
 

@@ -97,7 +97,7 @@ class FetchSchedule:
         """`lanes`: of each broker; at least 2."""
         self._lanes = lanes
         self._wants: dict[FetchPosition, _Want] = {}
-        self._idle: dict[FetchPosition, _Want] = {}  # those not being fetched, oldest first
+        self._idle: dict[FetchPosition, _Want] = {}  # wants not being fetched, oldest first
         # By broker: lanes that fetch, and the time at which their polls end, ms; or NO_POLL.
         self._out: dict[int, dict[int, int]] = {}
         self._turn = 0

@@ -37,7 +37,7 @@ _ALL, _SOME = 0, 1
 class Look:
     asked_ms: int  # or later
     answered_ms: int  # or earlier
-    ends: Mapping[int, int]  # by partition; those of a leader that did not answer are missing
+    ends: Mapping[int, int]  # by partition; partitions whose leader did not answer are missing
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ class TopicFacts:
 
     name: str
     topic_id: bytes
-    partitions: int  # also those that are hidden from clients
+    partitions: int  # also partitions that are hidden from clients
     compacted: bool
     shown: Shown
     ordered_groups: tuple[str, ...]  # Key-Shared and reliable: their order is kept

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 Endpoint = tuple[str, int]  # host and port, as clients are told
-Endpoints = Mapping[str, Endpoint]  # by listener: clients are told that of the one they came to
+Endpoints = Mapping[
+    str, Endpoint
+]  # by listener: clients are told the endpoint of the listener they came to
 
 
 class Standing(Enum):
@@ -46,7 +48,7 @@ class Routing:
 
     generation: int = 0
     owners: Mapping[int, str] = field(default_factory=dict)  # node ids, by virtual broker
-    next_owners: Mapping[int, str] = field(default_factory=dict)  # of those that are to move
+    next_owners: Mapping[int, str] = field(default_factory=dict)  # of brokers that are to move
     drained: frozenset[str] = frozenset()  # nodes, by an operator
     placed: Mapping[int, str] = field(default_factory=dict)  # node ids, by an operator
 

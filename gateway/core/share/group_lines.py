@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gateway.core.limits import GROUP_LINE_MS, GROUP_LINES_MAX
 
-OTHER_GROUPS = "(other groups)"  # those beyond GROUP_LINES_MAX; no group has a line of two of them
+OTHER_GROUPS = "(other groups)"  # groups beyond GROUP_LINES_MAX share its lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Heartbeat:
 class HeartbeatAnswer:
     member_epoch: int
     assignment: Assignment | None  # None: unchanged
-    members_changed: bool  # the dispatchers must hear of it
+    members_changed: bool  # the dispatchers must hear of the change
     wait_ms: int = 0  # a join that is answered later: ask again then, with the new epoch
 
 
