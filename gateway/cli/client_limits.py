@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from gateway.admin.node_rows import LimitList, LimitRow
-from gateway.cli.node_client import ask_all, show_list
+from gateway.cli.node_client import ask_all
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output, Watching, WatchOption
+from gateway.cli.tables import View, show, table_view
 
 app = typer.Typer(help="Limits of clients.", no_args_is_help=True)
 
@@ -23,9 +24,12 @@ def limit_list(
     output: Output = "table",
 ) -> None:
     """List the limits of clients, and what each account has used since the start of the node."""
-    show_list(
-        lambda: ask_all(admin, "/v1/limits", LimitList, "limits"), _LIMIT, _limit, output, watch
-    )
+
+    def look() -> View:
+        found = ask_all(admin, "/v1/limits", LimitList, "limits")
+        return table_view(found.raw, _LIMIT, [_limit(row) for row in found.rows])
+
+    show(look, output, watch)
 
 
 def _limit(row: LimitRow) -> tuple[object, ...]:

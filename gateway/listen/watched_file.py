@@ -17,9 +17,7 @@ _T = TypeVar("_T")
 
 
 def stat_of(path: Path) -> object:
-    """What is known of the file behind symbolic links: Kubernetes changes the files of a secret by
-    one of these.
-    """
+    """Behind symbolic links: Kubernetes changes the files of a secret by one of these."""
     try:
         found = path.stat()
     except OSError as error:
