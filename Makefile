@@ -65,8 +65,8 @@ $(STAMPS)/spark: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 # What is there already builds Keyway itself, with nothing fetched for it a second time. The demos read
-# the data set's file, and so do without the pandas that its package asks for. A checkout of before
-# October 2026 installed itself as `keyway`, with the same command.
+# the data set's file, and need nothing else that its package asks for. A checkout of before October
+# 2026 installed itself as `keyway`, with the same command.
 OWN := KEYWAY_COMPILE=0 $(PIP) --no-build-isolation
 $(STAMPS)/flights: $(STAMPS)/base $(STAMPS)/spark
 	@! compgen -G '$(VENV)/lib/*/site-packages/keyway-*.dist-info' > /dev/null || $(BIN)/python -m pip uninstall --quiet --yes keyway

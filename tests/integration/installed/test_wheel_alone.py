@@ -34,6 +34,12 @@ for package in sys.argv[1:]:
         if not found.name.endswith(".__main__") and not found.name.startswith(LEFT_OUT):
             importlib.import_module(found.name)
 """
+# What every link and pipeline does; Spark refuses it without pandas.
+COPY_BY_ARROW = """
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(session.range(2).mapInArrow(lambda batches: batches, "id long").collect())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +137,5 @@ def test_the_extra_for_distribution(wheel: Path, tmp_path: Path, clusters_file: 
     assert checked.returncode == 1, checked.stderr
     assert "ams" in checked.stdout
     assert "no module" not in checked.stderr
+    copied = ran(commands, "python", "-c", COPY_BY_ARROW)
+    assert copied.stdout == "[Row(id=0), Row(id=1)]\n", copied.stderr
