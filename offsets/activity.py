@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from offsets.board import BoardTopic
-from offsets.core.entries import Entry, Place
+from offsets.core.entries import Entry, GroupPartition
 from offsets.limits import LOGGED_PLACES_MAX
 
 log = structlog.get_logger("keyway.offsets")
@@ -21,7 +21,8 @@ class Activity:
     board: BoardTopic
     now_ms: Callable[[], int]
     _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # at work, since when
-    _seen: dict[Place, int] = field(default_factory=dict)  # offsets elsewhere at the last look
+    # Offsets elsewhere at the last look.
+    _seen: dict[GroupPartition, int] = field(default_factory=dict)
 
     def look(self, entries: Sequence[Entry], works: Callable[[str], bool], *, both_ms: int) -> None:
         """`works`: whether a group has members here. Raises ClusterAway, NotReadable."""
@@ -46,7 +47,7 @@ class Activity:
         at_work, since = self._since[group]
         return not at_work and self.now_ms() - since >= empty_ms
 
-    def forget(self, places: Iterable[Place], groups: Collection[str]) -> None:
+    def forget(self, places: Iterable[GroupPartition], groups: Collection[str]) -> None:
         """`groups`: the groups that are left."""
         for place in places:
             self._seen.pop(place, None)

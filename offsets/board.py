@@ -20,14 +20,14 @@ from offsets.core.entries import (
     VERSION,
     Applied,
     Entry,
-    Place,
+    GroupPartition,
     encode_applied,
     encode_entry,
     key_of,
     read_body,
 )
 from offsets.core.plan import Row
-from offsets.core.switches import SWITCH, Told, encode_told
+from offsets.core.switches import SWITCH, SwitchReport, encode_report
 from offsets.errors import ClusterAway
 
 log = structlog.get_logger("keyway.offsets")
@@ -75,18 +75,18 @@ class BoardTopic:
 
     # ----------------------------------------------------------------------------------- writing
 
-    def write_told(self, told: Iterable[Entry | Told]) -> None:
+    def write_told(self, told: Iterable[Entry | SwitchReport]) -> None:
         """Raises ClusterAway, NotReadable."""
         self._write(
             [
                 (key_of(ENTRY, record.place, record.source), encode_entry(record))
                 if isinstance(record, Entry)
-                else (key_of(SWITCH, record.place, record.source), encode_told(record))
+                else (key_of(SWITCH, record.place, record.source), encode_report(record))
                 for record in told
             ]
         )
 
-    def write_applied(self, applied: Mapping[Place, Applied]) -> None:
+    def write_applied(self, applied: Mapping[GroupPartition, Applied]) -> None:
         """Raises ClusterAway, NotReadable."""
         self._write(
             [(key_of(APPLIED, place), encode_applied(offset)) for place, offset in applied.items()]

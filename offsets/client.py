@@ -21,7 +21,8 @@ from keyway.clusters.core.copies import as_in_headers
 from keyway.clusters.core.internal import is_internal
 from keyway.clusters.core.names import Unfit
 from keyway.kafka.compacted import QUIET, CompactedTopic
-from keyway.kafka.log_ends import NO_LEADERS, LogEnds, Place
+from keyway.kafka.log_ends import NO_LEADERS, LogEnds
+from keyway.kafka.log_ends import Partition as KafkaPartition
 from keyway.kafka.topics import answered, described
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
@@ -213,7 +214,7 @@ class ClusterClient:
 
     def _offsets(
         self,
-        asked: Callable[[Iterable[Place]], Mapping[Place, int | KafkaError]],
+        asked: Callable[[Iterable[KafkaPartition]], Mapping[KafkaPartition, int | KafkaError]],
         partitions: Iterable[Partition],
         *,
         partly: bool,

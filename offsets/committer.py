@@ -24,12 +24,19 @@ from offsets.activity import Activity
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import CommitSource
-from offsets.core.entries import Applied, Entry, Place, with_flags, without_flags, work_told_ms
+from offsets.core.entries import (
+    Applied,
+    Entry,
+    GroupPartition,
+    with_flags,
+    without_flags,
+    work_told_ms,
+)
 from offsets.core.index import PartitionIndex
 from offsets.core.key_shared import encoded, records_told
 from offsets.core.limits import SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Search, Stream
-from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, mode_of
+from offsets.core.plan import Committed, Mode, Refusal, Row, TargetPartition, decide, mode_of
 from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
 from offsets.limits import LOGGED_PLACES_MAX
@@ -70,10 +77,10 @@ class Committer:
     now_ms: Callable[[], int]
     tree: Tree
     source: CommitSource | None = None
-    follows: Callable[[Place], bool] = lambda _: True
+    follows: Callable[[GroupPartition], bool] = lambda _: True
     facts: dict[str, TopicFacts] = field(default_factory=dict)
-    rows: dict[Place, Row] = field(default_factory=dict)
-    _planned: dict[Place, _Planned] = field(default_factory=dict)
+    rows: dict[GroupPartition, Row] = field(default_factory=dict)
+    _planned: dict[GroupPartition, _Planned] = field(default_factory=dict)
     _switching: set[str] = field(default_factory=set)  # clusters
     _unknown: dict[str, Refused] = field(
         default_factory=dict
@@ -88,7 +95,7 @@ class Committer:
         wanted = set(groups)
         return self.entries_of([place for place in self.board.state.places if place[0] in wanted])
 
-    def entries_of(self, places: Iterable[Place]) -> list[Entry]:
+    def entries_of(self, places: Iterable[GroupPartition]) -> list[Entry]:
         """The same for `places`. An entry stays on the board when its group does not follow any
         more, and must not move that group.
         """
@@ -194,9 +201,9 @@ class Committer:
             **{name: shown[name] for name in names},
         )
 
-    def _searched(self, entries: Sequence[Entry]) -> dict[Place, Located | int | None]:
+    def _searched(self, entries: Sequence[Entry]) -> dict[GroupPartition, Located | int | None]:
         """Searches by origin or timestamp, as the mode of each entry says. Raises ClusterAway."""
-        searches: dict[Place, tuple[Partition, Search[Located | int | None]]] = {}
+        searches: dict[GroupPartition, tuple[Partition, Search[Located | int | None]]] = {}
         for entry in entries:
             partition = (entry.topic, entry.partition)
             index = self.partitions.index(partition)
@@ -218,7 +225,7 @@ class Committer:
             entry = replace(entry, exact=True)
         return mode_of(entry, self.options.mode)
 
-    def _told(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+    def _told(self, entries: Sequence[Entry]) -> dict[GroupPartition, Committed]:
         """The positions here as of the source's last poll."""
         assert self.source is not None
         found = {}
@@ -234,13 +241,13 @@ class Committer:
                 )
         return found
 
-    def _asked(self, entries: Sequence[Entry]) -> dict[Place, Committed]:
+    def _asked(self, entries: Sequence[Entry]) -> dict[GroupPartition, Committed]:
         """The positions here, as Kafka answers now; `_unknown` are the groups of which it does not
         tell. One of them keeps no other waiting. Raises ClusterAway.
         """
         names = {entry.group: self.client.group_here(entry.group) for entry in entries}
         groups = {here: group for group, here in names.items() if here is not None}
-        found: dict[Place, Committed] = {}
+        found: dict[GroupPartition, Committed] = {}
         for here, offsets in self.client.committed_each(groups).items():
             if isinstance(offsets, Refused):
                 self._unknown[groups[here]] = offsets
@@ -302,7 +309,7 @@ class Committer:
         index = self.partitions.index(partition)
         located = found if isinstance(found, Located) else None
         here = self.client.group_here(entry.group)
-        target = Target(
+        target = TargetPartition(
             partitions=facts.partitions if facts is not None and there else None,
             log_start=0 if index is None else index.start,
             log_end=0 if index is None else index.end,
@@ -394,7 +401,7 @@ class Committer:
                 rows[at] = row
         return rows
 
-    def forget(self, places: Collection[Place], groups: Collection[str]) -> None:
+    def forget(self, places: Collection[GroupPartition], groups: Collection[str]) -> None:
         """`groups`: the groups that are left."""
         for place in places:
             self.rows.pop(place, None)
@@ -450,7 +457,7 @@ class Committer:
             )
 
 
-def place_of(row: Row) -> Place:
+def place_of(row: Row) -> GroupPartition:
     return row.group, row.topic, row.partition
 
 

@@ -24,9 +24,9 @@ from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
-from offsets.core.entries import Applied, Entry, Place, without_flags, work_told_ms
+from offsets.core.entries import Applied, Entry, GroupPartition, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
-from offsets.core.switches import Told
+from offsets.core.switches import SwitchReport
 from offsets.core.translate import (
     SourceFacts,
     Unsafe,
@@ -55,11 +55,12 @@ class Distributor:
     wanted_topic: Callable[[str], bool]
     now_ms: Callable[[], int]
     facts: dict[str, TopicFacts] = field(default_factory=dict)  # by logical topic
-    waiting: dict[Place, OffsetCommitted] = field(default_factory=dict)
-    _at_end: dict[Place, int] = field(default_factory=dict)  # the index's end when it was looked at
-    _deleted: set[Place] = field(default_factory=set)  # as far as the commits are read
+    waiting: dict[GroupPartition, OffsetCommitted] = field(default_factory=dict)
+    # The index's end when the commit was looked at.
+    _at_end: dict[GroupPartition, int] = field(default_factory=dict)
+    _deleted: set[GroupPartition] = field(default_factory=set)  # as far as the commits are read
     _lost_asked: bool = False  # whether commits that are gone since before the start were asked for
-    _again: list[Place] = field(default_factory=list)  # left of the present look at all
+    _again: list[GroupPartition] = field(default_factory=list)  # left of the present look at all
     _again_ms: float = -inf  # when that began
 
     def poll(self) -> None:
@@ -85,19 +86,19 @@ class Distributor:
             self._delete()
             self._look_again()
 
-    def _place(self, change: Change) -> Place | None:
+    def _place(self, change: Change) -> GroupPartition | None:
         """None if its names have no logical form here, or if the topic is not followed."""
         group, topic = self.client.group_of(change.group), self.client.topic_of(change.topic)
         if group is None or topic is None or not self.wanted_topic(topic):
             return None
         return group, topic, change.partition
 
-    def _lost(self) -> set[Place]:
+    def _lost(self) -> set[GroupPartition]:
         """Places on the board whose commits were deleted while no service ran: the source tells
         nothing of them, once their tombstones are compacted away, too. Kafka is asked for each of
         their groups by name. Raises ClusterAway.
         """
-        here: dict[Place, GroupPlace] = {}
+        here: dict[GroupPartition, GroupPlace] = {}
         for (place, name), entry in self.board.state.entries.items():
             at = self._here(place)
             if name != self.client.name or entry.deleted or at is None or place in self.waiting:
@@ -121,7 +122,7 @@ class Distributor:
         self.board.write_told(gone)
         self._deleted.clear()
 
-    def _is_told(self, place: Place, commit: OffsetCommitted) -> bool:
+    def _is_told(self, place: GroupPartition, commit: OffsetCommitted) -> bool:
         """Its entry is on the board, as after a restart. `_look_again` sees whether it still holds,
         from where the log ended then.
         """
@@ -148,7 +149,7 @@ class Distributor:
                 self._look_at(place, entry)
         del self._again[-PLACES_AT_ONCE:]
 
-    def _look_at(self, place: Place, entry: Entry) -> None:
+    def _look_at(self, place: GroupPartition, entry: Entry) -> None:
         index, facts = self.partitions.index(place[1:]), self.facts.get(place[1])
         if index is None or facts is None:
             return
@@ -182,7 +183,7 @@ class Distributor:
         assert entry.progress is not None
         return still_holds(index, entry.progress, entry.timestamp_ms + entry.margin_ms, end)
 
-    def _wait_again(self, place: Place, entry: Entry) -> None:
+    def _wait_again(self, place: GroupPartition, entry: Entry) -> None:
         here = self._here(place)
         committed = self.source.latest(here) if here is not None else None
         if here is not None and committed is not None:
@@ -190,11 +191,11 @@ class Distributor:
                 *here, committed.offset, -1, committed.metadata, entry.committed_ms
             )
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[GroupPartition]) -> None:
         for place in places:
             self._at_end.pop(place, None)
 
-    def _here(self, place: Place) -> GroupPlace | None:
+    def _here(self, place: GroupPartition) -> GroupPlace | None:
         group, topic = self.client.group_here(place[0]), self.client.topic_here(place[1])
         return None if group is None or topic is None else (group, topic, place[2])
 
@@ -230,7 +231,7 @@ class Distributor:
         self.waiting.pop(entry.place, None)
         self._at_end[entry.place] = entry.log_end
 
-    def _is_copy(self, place: Place, commit: OffsetCommitted) -> bool:
+    def _is_copy(self, place: GroupPartition, commit: OffsetCommitted) -> bool:
         applied: Applied | None = self.board.state.applied.get(place)
         return applied is not None and applied.made(commit.offset, commit.metadata)
 
@@ -258,7 +259,7 @@ class Distributor:
             for place, found in self.partitions.all_answered(searches).items()
         ]
 
-    def _filled(self, place: Place, commit: OffsetCommitted, found: SourceFacts) -> Entry:
+    def _filled(self, place: GroupPartition, commit: OffsetCommitted, found: SourceFacts) -> Entry:
         facts, text = self.facts[place[1]], without_flags(commit.metadata)
         key_shared = settled_metadata.decode(commit.offset, text) is not None
         settings = self.settings
@@ -312,10 +313,10 @@ class Forwarder:
     link: Link
     boards: Sequence[BoardTopic]
     identified: Callable[[str], None]  # of a target, before it is written to
-    due: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict)
+    due: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(default_factory=dict)
     error: str = ""
 
-    def forward(self, news: Sequence[Entry | Told]) -> int:
+    def forward(self, news: Sequence[Entry | SwitchReport]) -> int:
         """Returns how many entries went on. Those that could not are due again the next time,
         unless there are newer ones by then.
         """

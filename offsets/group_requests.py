@@ -34,10 +34,10 @@ from aiokafka.protocol.types import (
 
 from keyway.clusters.config import Cluster
 
-Place = tuple[str, int]  # topic, partition, by their names on the cluster
-Offsets = dict[Place, tuple[int, str]]  # offset and metadata
+Partition = tuple[str, int]  # topic, partition, by their names on the cluster
+Offsets = dict[Partition, tuple[int, str]]  # offset and metadata
 Answer = TypeVar("Answer")
-Wanted = Mapping[Place, tuple[int, str]]  # offset and metadata
+Wanted = Mapping[Partition, tuple[int, str]]  # offset and metadata
 
 REQUEST_MS_MAX = 10_000
 # Of one request: all its offsets are one batch of __consumer_offsets, 1 MiB by default. One offset
@@ -107,13 +107,13 @@ def group_states(cluster: Cluster) -> dict[str, str]:
 
 def commit_offsets(
     cluster: Cluster, wanted: Mapping[str, Wanted]
-) -> dict[str, dict[Place, int] | Exception]:
+) -> dict[str, dict[Partition, int] | Exception]:
     """Kafka's error code for each place of each group; 0: committed. In place of a group's codes
     stands aiokafka's KafkaError or an OSError if nothing is known about the group.
     """
 
-    async def commit(client: AIOKafkaClient, group: str) -> dict[Place, int]:
-        codes: dict[Place, int] = {}
+    async def commit(client: AIOKafkaClient, group: str) -> dict[Partition, int]:
+        codes: dict[Partition, int] = {}
         places = list(wanted[group])
         for at in range(0, len(places), OFFSETS_MAX):
             part = {place: wanted[group][place] for place in places[at : at + OFFSETS_MAX]}
@@ -185,7 +185,7 @@ async def _coordinator(client: AIOKafkaClient, group: str, attempt: int) -> int 
     return None
 
 
-async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Place, int]:
+async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Partition, int]:
     codes = dict.fromkeys(wanted, CoordinatorNotAvailableError.errno)
     left = dict(wanted)
     for attempt in range(ATTEMPTS_MAX):

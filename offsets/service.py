@@ -24,9 +24,9 @@ from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
 from offsets.committer import Committer
-from offsets.core.entries import Entry, Place
+from offsets.core.entries import Entry, GroupPartition
 from offsets.core.plan import Refusal
-from offsets.core.switches import Told
+from offsets.core.switches import SwitchReport
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.index_file import IndexFile
@@ -101,10 +101,10 @@ class Service:
         self._forwarders = _forwarders(config, cluster, self._identified)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
         self._underway: dict[int, Future[int]] = {}
-        self._waiting: list[list[Entry | Told]] = [[] for _ in self._forwarders]
+        self._waiting: list[list[Entry | SwitchReport]] = [[] for _ in self._forwarders]
         self._refreshed: float | None = None
-        self._looked: dict[Place, tuple[Entry, float]] = {}  # the oldest look first
-        self._due: dict[Place, None] = {}  # also those of a round that failed
+        self._looked: dict[GroupPartition, tuple[Entry, float]] = {}  # the oldest look first
+        self._due: dict[GroupPartition, None] = {}  # also those of a round that failed
         self._asked_for: set[str] = set()  # topics
         self._facts: dict[str, TopicFacts] = {}  # by logical topic
         self._turns: list[Partition] = []  # left of the present look at all
@@ -119,7 +119,7 @@ class Service:
             )
         return TailedCommits(self.client, self.wanted_group)
 
-    def _follows(self, place: Place) -> bool:
+    def _follows(self, place: GroupPartition) -> bool:
         groups = self.config.groups
         assert groups is not None, "the service begins with them"
         return groups.takes(place[0]) and self.config.topics.takes(place[1])
@@ -277,7 +277,7 @@ class Service:
         self.distributor.forget(gone)
         self.metrics.decided(self.committer.rows.values(), ())
 
-    def _decide(self, changed: set[Place]) -> None:
+    def _decide(self, changed: set[GroupPartition]) -> None:
         """Decides on the places that changed, those that wait for an index, and those that were not
         looked at for a while.
         """
@@ -304,7 +304,7 @@ class Service:
             else:
                 self._looked[entry.place] = (entry, now)
 
-    def _settle(self, places: Iterable[Place]) -> None:
+    def _settle(self, places: Iterable[GroupPartition]) -> None:
         for place in places:
             del self._due[place]
 

@@ -13,7 +13,7 @@ from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.tree import ClusterName, Distributor, Tree
 from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition
-from offsets.core.switches import Told, orders
+from offsets.core.switches import SwitchReport, orders
 from offsets.limits import STATUS_READ_S_MAX
 
 # Keys of the topic: spark/links/status.py.
@@ -30,7 +30,7 @@ class Switches:
         self._name = ClusterName(client.name)
         self._status: dict[str, dict[str, Any]] = {}
         self._topic = client.compacted(config.messages.status_topic)
-        self._ends: dict[Told, Mapping[Partition, int]] = {}  # of logs when it was heard of
+        self._ends: dict[SwitchReport, Mapping[Partition, int]] = {}  # of logs when it was heard of
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         found = json.loads(value) if value else None
@@ -50,7 +50,7 @@ class Switches:
         news = [order for order in told if known.get((order.place, order.source)) != order]
         self._board.write_told(news)
 
-    def _ordered(self) -> list[Told]:
+    def _ordered(self) -> list[SwitchReport]:
         """What an operator has ordered for the links of this cluster."""
         found = []
         for link in self._tree.of(self._name):
@@ -60,7 +60,7 @@ class Switches:
             state = self._status.get(f"{_LINK}/{_link_name(link)}", {})
             generation = int(order["generation"])
             found.append(
-                Told(
+                SwitchReport(
                     link.source,
                     link.level,
                     self._name,
@@ -72,7 +72,7 @@ class Switches:
             )
         return found
 
-    def _through(self) -> list[Told]:
+    def _through(self) -> list[SwitchReport]:
         """Switches of other clusters' links, once the links from here have passed on all that stood
         here after the switch.
         """
@@ -86,11 +86,11 @@ class Switches:
                 continue
             if self._passed_on(order, link):
                 said = (order.generation, order.target, order.rewind)
-                found.append(Told(order.cluster, order.level, self._name, *said, done=True))
+                found.append(SwitchReport(order.cluster, order.level, self._name, *said, done=True))
                 self._ends.pop(order, None)
         return found
 
-    def _passed_on(self, order: Told, link: Distributor) -> bool:
+    def _passed_on(self, order: SwitchReport, link: Distributor) -> bool:
         lower = [below for below in self._tree.of(self._name) if below.level < link.level]
         positions: dict[tuple[str, Partition], int] = {}
         for below in lower:

@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[Path, typer.Argument(help="The clusters' YAML file.")]
-Work = Callable[[commands.Told], Coroutine[Any, Any, commands.Answer]]
+Work = Callable[[commands.OnStep], Coroutine[Any, Any, commands.Answer]]
 
 
 def _done(work: Work, output: Output, watch: float | None = None) -> None:
@@ -179,7 +179,7 @@ def status(
     """The status of each target, as the running process last said."""
     targets: commands.Targets | None = None
 
-    async def look(told: commands.Told) -> commands.Answer:
+    async def look(told: commands.OnStep) -> commands.Answer:
         nonlocal targets
         targets = targets or commands.Targets(load(config), target)
         told("asking the clusters")

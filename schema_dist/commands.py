@@ -35,7 +35,7 @@ from schema_dist.target_sync import TargetSync
 
 Rows = list[tuple[object, ...]]
 Shown = tuple[str, Sequence[str], Rows]  # a table: title, columns, rows
-Told = Callable[[str], None]  # hears of each step of a command
+OnStep = Callable[[str], None]  # hears of each step of a command
 _REFUSED = ("SUBJECT", "VERSION", "ID", "REASON", "DETAIL")
 
 
@@ -97,7 +97,7 @@ async def decode(config: ClustersConfig, cluster: str, topic: str, value: bytes)
     return {"format": schema.kind.lower(), "schema_id": schema_id, "document": document}
 
 
-async def check(config: ClustersConfig, *, probe: bool, told: Told) -> Answer:
+async def check(config: ClustersConfig, *, probe: bool, told: OnStep) -> Answer:
     """A dry run for every target. With `probe`, explicit ids are tried in a subject that is removed
     again. Raises ConfigError, PatternError, AwayError, LogError, RefusedError.
     """
@@ -259,7 +259,7 @@ def _when(at_ms: int | None) -> str | None:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-async def diff(config: ClustersConfig, first: str, second: str, *, told: Told) -> Answer:
+async def diff(config: ClustersConfig, first: str, second: str, *, told: OnStep) -> Answer:
     """Raises ConfigError, PatternError, AwayError, LogError, RefusedError."""
     one, other = config.cluster(first), config.cluster(second)
     names = names_between(config, one, other)

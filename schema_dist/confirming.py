@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import structlog
 
 from schema_dist.core.absences import Absences, Presence
-from schema_dist.core.model import Place
+from schema_dist.core.model import SubjectVersion
 from schema_dist.errors import AwayError, RefusedError
 from schema_dist.limits import LOOK_S
 from schema_dist.tasks import together
 
-Ask = Callable[[Place], Awaitable[Presence]]  # raises AwayError, RefusedError
+Ask = Callable[[SubjectVersion], Awaitable[Presence]]  # raises AwayError, RefusedError
 _LOG = structlog.get_logger("keyway.schemas")
 
 
@@ -27,11 +27,11 @@ class Confirming:
     def __init__(self, ask: Ask | None) -> None:
         """`ask`: None if the source has only a log, which cannot be asked by name."""
         self._ask = ask
-        self._wanted: dict[object, tuple[Place, ...]] = {}
+        self._wanted: dict[object, tuple[SubjectVersion, ...]] = {}
         self._absences = Absences()
         self._any = asyncio.Event()
 
-    def ask_for(self, target: object, places: Iterable[Place]) -> None:
+    def ask_for(self, target: object, places: Iterable[SubjectVersion]) -> None:
         """`places`: everything that `target` misses now."""
         self._wanted[target] = tuple(places)
         every = dict.fromkeys(place for of in self._wanted.values() for place in of)
@@ -44,7 +44,7 @@ class Confirming:
         else:
             self._any.clear()
 
-    def confirmed(self) -> Mapping[Place, Presence] | None:
+    def confirmed(self) -> Mapping[SubjectVersion, Presence] | None:
         """The absences that are sure by now; None if nobody can be asked."""
         return None if self._ask is None else self._absences.confirmed(_now_ms())
 
@@ -62,7 +62,7 @@ class Confirming:
     async def _look(self, ask: Ask) -> None:
         places, failures = self._absences.asked_for, list[str]()
 
-        async def one(place: Place) -> Presence | None:
+        async def one(place: SubjectVersion) -> Presence | None:
             try:
                 return await ask(place)
             except (AwayError, RefusedError) as error:

@@ -26,7 +26,7 @@ from schema_dist.rest_client import RestClient, nothing_to_ask
 from schema_dist.rest_reader import RestReader
 from schema_dist.rest_writer import RestTarget
 from schema_dist.state_topic import StateTopic
-from schema_dist.target_sync import Allowed, Target
+from schema_dist.target_sync import Allowed, TargetRegistry
 from schema_dist.transport import Connections
 
 _DEFAULT_TOPIC = "_schemas"
@@ -48,7 +48,7 @@ class TargetParts:
     """Everything that distribution to one cluster needs."""
 
     name: str
-    target: Target
+    target: TargetRegistry
     state: StateTopic
     names: SubjectTranslation  # the source's subjects to the target's
     follows: Follows
@@ -190,7 +190,7 @@ async def target_of(
                 rest_client(registry, nothing_to_ask if lease is None else lease.still_ours)
             )
         )
-        target: Target
+        target: TargetRegistry
         if registry is not None and client is not None and registry.writes == "rest":
             target = RestTarget(client)
         else:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from schema_dist.core.absences import Presence
-from schema_dist.core.model import GLOBAL, Place, Schema, SchemaVersion, Version
+from schema_dist.core.model import GLOBAL, Schema, SchemaVersion, SubjectVersion, Version
 from schema_dist.core.records import fields_of, schema_version
 from schema_dist.errors import AwayError, RefusedError
 from schema_dist.limits import PAGE_SCHEMAS, PAGES_MAX, REQUESTS_AT_ONCE
@@ -118,7 +118,7 @@ class RestClient:
             return None
         return self._version(found)
 
-    async def presence(self, place: Place) -> Presence:
+    async def presence(self, place: SubjectVersion) -> Presence:
         """The registry's own word about a version. A 404 that does not come from the registry is an
         AwayError.
         """

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schema_dist.core.contents import Contents
-from schema_dist.core.model import GLOBAL, Place, SchemaVersion
+from schema_dist.core.model import GLOBAL, SchemaVersion, SubjectVersion
 from schema_dist.errors import AwayError
 from schema_dist.rest_client import RestClient
 from schema_dist.tasks import together
@@ -20,7 +20,7 @@ class RestReader:
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
-        self._known: dict[Place, SchemaVersion] = {}
+        self._known: dict[SubjectVersion, SchemaVersion] = {}
         self._contents = Contents(recorded=False)
 
     async def read(self, settings_of: Iterable[str] | None = None) -> Contents:

@@ -29,13 +29,13 @@ from schema_dist.core.ledger import (
 from schema_dist.core.limits import ABSENT_LOOKS_MIN, ABSENT_MS_MIN, SLICE_PLACES
 from schema_dist.core.model import (
     IMPORT,
-    Place,
     Reason,
     Refusal,
     Register,
     SchemaVersion,
     SetCompatibility,
     SetMode,
+    SubjectVersion,
     Write,
 )
 from schema_dist.core.plan import Plan, Removals
@@ -44,7 +44,7 @@ from schema_dist.limits import NOTED_AT_ONCE, PLANS_MAX, PROBE_SUBJECT, WRITES_A
 from schema_dist.rest_client import nothing_to_ask
 
 
-class Target(Protocol):
+class TargetRegistry(Protocol):
     """A registry that is written: over REST or by its log."""
 
     contexts: bool
@@ -97,7 +97,7 @@ class TargetSync:
 
     def __init__(
         self,
-        target: Target,
+        target: TargetRegistry,
         store: LedgerStore,
         names: SubjectTranslation,
         follows: Follows,
@@ -160,7 +160,7 @@ class TargetSync:
                 await self._target.clean_up_probe()
             self._stale = False
         written: Counter[str] = Counter()
-        refused: dict[Place | Write, Refusal] = {}
+        refused: dict[SubjectVersion | Write, Refusal] = {}
         for _ in range(PLANS_MAX):
             plan = self._lasting(await self._plan(source), source)
             await self._note(plan.adopted)
@@ -258,7 +258,9 @@ class TargetSync:
             case _:
                 return False
 
-    def _there(self, places: Iterable[Place]) -> Iterable[tuple[Place, Place]]:
+    def _there(
+        self, places: Iterable[SubjectVersion]
+    ) -> Iterable[tuple[SubjectVersion, SubjectVersion]]:
         """Pairs of places: the target's, and the source's that it comes from."""
         for subject, version in places:
             there = self._names.there(subject)
@@ -277,7 +279,7 @@ class TargetSync:
     async def _perform(
         self,
         plan: Plan,
-        refused: dict[Place | Write, Refusal],
+        refused: dict[SubjectVersion | Write, Refusal],
         written: Counter[str],
     ) -> int:
         """Makes the plan's writes, wave by wave. Returns how many succeeded."""
@@ -296,7 +298,7 @@ class TargetSync:
         self._progress(left)
         return made
 
-    def _may(self, write: Write, refused: dict[Place | Write, Refusal]) -> bool:
+    def _may(self, write: Write, refused: dict[SubjectVersion | Write, Refusal]) -> bool:
         """Whether nothing that the write needs was refused; if something was, it notes why."""
         if _key(write) in refused:
             return False
@@ -341,7 +343,7 @@ async def _in_slices(work: Iterator[None]) -> None:
         await asyncio.sleep(0)  # the lease and the other targets have their turn
 
 
-def _key(write: Write) -> Place | Write:
+def _key(write: Write) -> SubjectVersion | Write:
     return write if isinstance(write, SetCompatibility | SetMode) else write.place
 
 

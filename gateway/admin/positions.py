@@ -18,7 +18,7 @@ from gateway.admin.audit import shown_first
 from gateway.admin.pages import limit_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, json_object, query, validated
 from gateway.admin.window_rows import PositionList, PositionRow, SeekBody, SeekResult, SeekRow
-from gateway.admin.windows import TopicAndPartition, partitions_of
+from gateway.admin.windows import Partition, partitions_of
 from gateway.operations.errors import GroupInUse
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
@@ -38,7 +38,7 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         known = sorted(places.lags)
         first = bisect_right(known, after)
 
-        def kept(place: TopicAndPartition) -> bool:
+        def kept(place: Partition) -> bool:
             return topic in (None, place[0])
 
         page, more = await page_of(known, first, limit, kept)

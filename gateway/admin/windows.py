@@ -26,7 +26,7 @@ from gateway.windows.parked_counts import ParkedCounts
 from gateway.windows.window import Window
 from gateway.windows.window_keys import window_key
 
-TopicAndPartition = tuple[str, int]  # topic, partition
+Partition = tuple[str, int]  # topic, partition
 PartitionState = Literal["idle", "loading", "up"]
 
 _STATES: Final[Mapping[int, StateName]] = {
@@ -43,10 +43,10 @@ _STATES: Final[Mapping[int, StateName]] = {
 class GroupPartitions:
     """The partitions of a group, as far as the node knows them without asking anybody."""
 
-    windows: Mapping[TopicAndPartition, Window]
-    lags: Mapping[TopicAndPartition, Lag]
+    windows: Mapping[Partition, Window]
+    lags: Mapping[Partition, Lag]
 
-    def state(self, place: TopicAndPartition) -> PartitionState:
+    def state(self, place: Partition) -> PartitionState:
         window = self.windows.get(place)
         if window is None:
             return "idle"
@@ -75,7 +75,7 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         await offsets.require(group)
         places = partitions_of(group, offsets, lags)
 
-        def kept(place: TopicAndPartition) -> bool:
+        def kept(place: Partition) -> bool:
             return (
                 topic in (None, place[0])
                 and partition in (-1, place[1])
@@ -95,7 +95,7 @@ def window_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
 
 
 def _row(
-    place: TopicAndPartition, places: GroupPartitions, parked: ParkedCounts, runs_max: int
+    place: Partition, places: GroupPartitions, parked: ParkedCounts, runs_max: int
 ) -> WindowRow:
     window, lag = places.windows.get(place), places.lags.get(place)
     core = None if window is None else window.dispatcher

@@ -17,7 +17,7 @@ from gateway.core.wire.schema import Message
 from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
 from gateway.operations.errors import OperationError
-from gateway.operations.group_offsets import GroupOffsets, Position, TopicAndPartition
+from gateway.operations.group_offsets import GroupOffsets, Partition, Position
 
 _NO_OFFSET = -1  # the group has no position in that partition
 _NO_LAG = -1
@@ -89,7 +89,7 @@ async def _topic_row(
     group: str,
     topic: Topic,
     partitions: list[int],
-    positions: dict[TopicAndPartition, Position],
+    positions: dict[Partition, Position],
 ) -> Message:
     placed = [p for p in partitions if (topic.name, p) in positions and p in topic.partitions]
     ends = await offsets.log_ends(group, topic.name, placed) if placed else {}

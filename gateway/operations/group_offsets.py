@@ -70,7 +70,7 @@ from keyway.commit_metadata.core.metadata import encode as encode_commit
 
 log = structlog.get_logger("keyway.admin")
 
-TopicAndPartition = tuple[str, int]  # topic, partition
+Partition = tuple[str, int]  # topic, partition
 
 
 class UpstreamView(Protocol):
@@ -97,7 +97,7 @@ class UpstreamView(Protocol):
 class OffsetCommits(Protocol):
     """gateway.upstream.commits.Commits"""
 
-    async def fetch_all(self, group: str) -> dict[TopicAndPartition, Committed]: ...
+    async def fetch_all(self, group: str) -> dict[Partition, Committed]: ...
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]: ...
 
 
@@ -177,7 +177,7 @@ class GroupOffsets:
             # A group that becomes ours later is known by its first member.
             self._not_key_shared.add(name)
 
-    async def positions(self, name: str) -> dict[TopicAndPartition, Position]:
+    async def positions(self, name: str) -> dict[Partition, Position]:
         """The positions of every partition that the group has one in. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
@@ -397,10 +397,10 @@ class GroupOffsets:
             raise StateUnavailable(str(error)) from error
         return counts
 
-    async def _committed(self, name: str, *, ours_only: bool) -> dict[TopicAndPartition, Position]:
+    async def _committed(self, name: str, *, ours_only: bool) -> dict[Partition, Position]:
         with _upstream_answers():
             committed = await self.commits.fetch_all(name)
-        found: dict[TopicAndPartition, Position] = {}
+        found: dict[Partition, Position] = {}
         for place, commit in committed.items():
             settled = decode_commit(commit.offset, commit.metadata)
             if settled is not None or not ours_only:

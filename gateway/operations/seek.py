@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.operations.errors import PartitionUnknown
-from gateway.operations.group_offsets import GroupOffsets, TopicAndPartition
+from gateway.operations.group_offsets import GroupOffsets, Partition
 from gateway.operations.limits import SEEK_ANSWER_S_MAX, SEEK_PARTITIONS_AT_ONCE
 from gateway.upstream.cluster import EARLIEST, LATEST
 from gateway.upstream.errors import UpstreamError
@@ -110,7 +110,7 @@ class Seeks:
         target: SeekTarget,
         topic: Topic,
         partitions: Sequence[int],
-        positions: Mapping[TopicAndPartition, object],
+        positions: Mapping[Partition, object],
     ) -> list[Move]:
         moves: list[Move] = []
         for at in range(0, len(partitions), SEEK_PARTITIONS_AT_ONCE):
@@ -174,7 +174,7 @@ class Seeks:
         return found
 
 
-def _gone(topic: str, positions: Iterable[TopicAndPartition]) -> list[Move]:
+def _gone(topic: str, positions: Iterable[Partition]) -> list[Move]:
     partitions = sorted(partition for name, partition in positions if name == topic)
     return [Move(topic, partition, None, error="the topic is gone") for partition in partitions]
 

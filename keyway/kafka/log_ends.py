@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from keyway.kafka.topics import answered
 
-Place = tuple[str, int]  # topic, partition
+Partition = tuple[str, int]  # topic, partition
 
 START = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -33,14 +33,16 @@ class LogEnds:
         self._answer_s = answer_s
         self._admin = admin
 
-    def starts(self, places: Iterable[Place]) -> dict[Place, int | KafkaError]:
+    def starts(self, places: Iterable[Partition]) -> dict[Partition, int | KafkaError]:
         return self._asked(places, START)
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int | KafkaError]:
+    def ends(self, places: Iterable[Partition]) -> dict[Partition, int | KafkaError]:
         """The last stable offsets."""
         return self._asked(places, END)
 
-    def _asked(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int | KafkaError]:
+    def _asked(
+        self, places: Iterable[Partition], spec: OffsetSpec
+    ) -> dict[Partition, int | KafkaError]:
         wanted = {TopicPartition(*partition): spec for partition in places}
         if not wanted:
             return {}
@@ -50,7 +52,7 @@ class LogEnds:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._answer_s,
         )
-        found: dict[Place, int | KafkaError] = {}
+        found: dict[Partition, int | KafkaError] = {}
         for tp, future in asked.items():
             try:
                 found[tp.topic, tp.partition] = int(answered(future, self._answer_s).offset)

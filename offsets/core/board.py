@@ -15,8 +15,8 @@ from offsets.core.entries import (
     VERSION,
     Applied,
     Entry,
+    GroupPartition,
     MalformedEntry,
-    Place,
     decode_applied,
     decode_entry,
     encode_applied,
@@ -25,24 +25,26 @@ from offsets.core.entries import (
     read_body,
     read_key,
 )
-from offsets.core.switches import SWITCH, Told, decode_told, encode_told
+from offsets.core.switches import SWITCH, SwitchReport, decode_report, encode_report
 
 
 @dataclass(slots=True)
 class Board:
     """Read from the topic's start. `changed`: since the last `news`."""
 
-    entries: dict[tuple[Place, str], Entry] = field(default_factory=dict)
-    applied: dict[Place, Applied] = field(default_factory=dict)
-    rows: dict[tuple[Place, str], dict[str, Any]] = field(default_factory=dict)
+    entries: dict[tuple[GroupPartition, str], Entry] = field(default_factory=dict)
+    applied: dict[GroupPartition, Applied] = field(default_factory=dict)
+    rows: dict[tuple[GroupPartition, str], dict[str, Any]] = field(default_factory=dict)
     both: set[str] = field(default_factory=set)
     malformed: int = 0
-    switches: dict[tuple[Place, str], Told] = field(default_factory=dict)
-    changed: dict[tuple[Place, str], Entry | Told] = field(default_factory=dict, compare=False)
-    _sources: dict[Place, set[str]] = field(default_factory=dict, compare=False)
+    switches: dict[tuple[GroupPartition, str], SwitchReport] = field(default_factory=dict)
+    changed: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(
+        default_factory=dict, compare=False
+    )
+    _sources: dict[GroupPartition, set[str]] = field(default_factory=dict, compare=False)
 
     @property
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[GroupPartition]:
         """The places of all entries, each once."""
         return self._sources.keys()
 
@@ -66,7 +68,7 @@ class Board:
             self.malformed += 1
         return None
 
-    def _entry(self, place: Place, source: str, value: bytes | None) -> Entry | None:
+    def _entry(self, place: GroupPartition, source: str, value: bytes | None) -> Entry | None:
         if value is None:
             self.entries.pop((place, source), None)
             self.changed.pop((place, source), None)
@@ -82,27 +84,27 @@ class Board:
         self._sources.setdefault(place, set()).add(source)
         return entry
 
-    def _applied(self, place: Place, value: bytes | None) -> None:
+    def _applied(self, place: GroupPartition, value: bytes | None) -> None:
         if value is None:
             self.applied.pop(place, None)
         else:
             self.applied[place] = decode_applied(value)
 
-    def _row(self, place: Place, source: str, value: bytes | None) -> None:
+    def _row(self, place: GroupPartition, source: str, value: bytes | None) -> None:
         if value is None:
             self.rows.pop((place, source), None)
         else:
             self.rows[place, source] = read_body(value)
 
-    def _switch(self, place: Place, source: str, value: bytes | None) -> None:
+    def _switch(self, place: GroupPartition, source: str, value: bytes | None) -> None:
         if value is None:
             self.switches.pop((place, source), None)
             return
-        told = decode_told(place, source, value)
+        told = decode_report(place, source, value)
         if self.switches.get((place, source)) != told:
             self.switches[place, source] = self.changed[place, source] = told
 
-    def news(self) -> list[Entry | Told]:
+    def news(self) -> list[Entry | SwitchReport]:
         """All that travels and has changed since the last call."""
         found = list(self.changed.values())
         self.changed.clear()
@@ -116,11 +118,11 @@ class Board:
             *((key_of(ENTRY, *key), encode_entry(entry)) for key, entry in self.entries.items()),
             *((key_of(APPLIED, at), encode_applied(done)) for at, done in self.applied.items()),
             *((key_of(ROW, *key), text.encode()) for key, text in rows),
-            *((key_of(SWITCH, *key), encode_told(told)) for key, told in self.switches.items()),
+            *((key_of(SWITCH, *key), encode_report(told)) for key, told in self.switches.items()),
             *((key_of(BOTH, (group, "", 0)), both) for group in sorted(self.both)),
         ]
 
-    def newest(self, place: Place, *, besides: str) -> Entry | None:
+    def newest(self, place: GroupPartition, *, besides: str) -> Entry | None:
         """The latest commit of a group anywhere but on `besides`."""
         sources = self._sources.get(place, set()) - {besides}
         found = [entry for source in sources if not (entry := self.entries[place, source]).deleted]

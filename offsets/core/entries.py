@@ -27,7 +27,7 @@ from offsets.core.translate import Unsafe
 VERSION: Final = 2
 ENTRY, APPLIED, ROW, BOTH = "entry", "applied", "row", "both"
 
-Place = tuple[str, str, int]  # group, topic, partition
+GroupPartition = tuple[str, str, int]  # group, topic, partition
 
 
 class MalformedEntry(ValueError):
@@ -67,7 +67,7 @@ class Entry:
     deleted: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> GroupPartition:
         return self.group, self.topic, self.partition
 
     def with_flags(self, flags: int) -> Entry:
@@ -115,14 +115,14 @@ class Applied:
 # ------------------------------------------------------------------------------------------ keys
 
 
-def key_of(kind: str, place: Place, source: str | None = None) -> bytes:
+def key_of(kind: str, place: GroupPartition, source: str | None = None) -> bytes:
     parts: list[str | int] = [kind, *place]
     if source is not None:
         parts.append(source)
     return json.dumps(parts, separators=(",", ":")).encode()
 
 
-def read_key(key: bytes | None) -> tuple[str, Place, str]:
+def read_key(key: bytes | None) -> tuple[str, GroupPartition, str]:
     """Kind, place and source ("" without one). Raises MalformedEntry."""
     try:
         parts = json.loads(key or b"")
@@ -169,7 +169,7 @@ def encode_entry(entry: Entry) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def decode_entry(place: Place, source: str, value: bytes) -> Entry:
+def decode_entry(place: GroupPartition, source: str, value: bytes) -> Entry:
     """Raises MalformedEntry."""
     body = read_body(value)
     try:

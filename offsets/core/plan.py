@@ -68,7 +68,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetPartition:
     """The facts of one partition on the target. `log_end`: up to where a committed reader reads.
 
     `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
@@ -143,7 +143,7 @@ def mode_of(entry: Entry, wanted: Mode) -> Mode:
     return wanted
 
 
-def is_due(entry: Entry, target: Target) -> bool:
+def is_due(entry: Entry, target: TargetPartition) -> bool:
     """Whether the entry is news for the target: only the committer has moved the group there since,
     or was about to, or another move there was earlier than the commit on the source.
     """
@@ -157,7 +157,7 @@ def is_due(entry: Entry, target: Target) -> bool:
     return now.committed_ms is None or entry.committed_ms > now.committed_ms
 
 
-def _own_work(target: Target) -> bool:
+def _own_work(target: TargetPartition) -> bool:
     """Whether the group itself has committed its present position there."""
     now, ours = target.committed, target.applied
     if now is None:
@@ -169,7 +169,7 @@ def _own_work(target: Target) -> bool:
 
 def decide(
     entry: Entry,
-    target: Target,
+    target: TargetPartition,
     mode: Mode,
     *,
     metadata: str,
@@ -223,7 +223,7 @@ def decide(
     )
 
 
-def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
+def _refusals(entry: Entry, target: TargetPartition, mode: Mode) -> list[Refusal]:
     if target.partitions is None:
         return [Refusal.TOPIC_MISSING]
     found: list[Refusal] = []
@@ -242,7 +242,7 @@ def _refusals(entry: Entry, target: Target, mode: Mode) -> list[Refusal]:
     return found
 
 
-def _position(entry: Entry, target: Target, mode: Mode) -> tuple[int, int, int | None]:
+def _position(entry: Entry, target: TargetPartition, mode: Mode) -> tuple[int, int, int | None]:
     """Offset, replay in records (at most) and in milliseconds; always inside the target's log."""
     if mode is Mode.EXACT:
         assert target.located is not None

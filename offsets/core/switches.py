@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from keyway.clusters.core.tree import ClusterName, Distributor, Level, Tree
-from offsets.core.entries import VERSION, MalformedEntry, Place, read_body
+from offsets.core.entries import VERSION, GroupPartition, MalformedEntry, read_body
 
 SWITCH: Final = "switch"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SwitchReport:
     """`source` speaks of switch number `generation` of the link from `cluster` at `level`. `done`:
     if the link's own cluster says so, new records go to `target`; if another cluster does, it is
     through.
@@ -40,24 +40,24 @@ class Told:
     flags: int = 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> GroupPartition:
         return self.cluster, "", self.level
 
-    def with_flags(self, flags: int) -> Told:
+    def with_flags(self, flags: int) -> SwitchReport:
         return replace(self, flags=flags)
 
 
-def encode_told(told: Told) -> bytes:
+def encode_report(told: SwitchReport) -> bytes:
     names = ("generation", "target", "rewind", "done", "flags")
     body = {"version": VERSION} | {name: getattr(told, name) for name in names}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def decode_told(place: Place, source: str, value: bytes) -> Told:
+def decode_report(place: GroupPartition, source: str, value: bytes) -> SwitchReport:
     """Raises MalformedEntry."""
     body = read_body(value)
     try:
-        return Told(
+        return SwitchReport(
             place[0],
             place[2],
             source,
@@ -71,7 +71,7 @@ def decode_told(place: Place, source: str, value: bytes) -> Told:
         raise MalformedEntry(f"switch of {place}: {error!r}") from error
 
 
-def orders(told: Iterable[Told], tree: Tree) -> list[tuple[Told, Distributor]]:
+def orders(told: Iterable[SwitchReport], tree: Tree) -> list[tuple[SwitchReport, Distributor]]:
     """Switches without a rewind, of links that the tree has."""
     return [
         (switch, link)
@@ -81,12 +81,14 @@ def orders(told: Iterable[Told], tree: Tree) -> list[tuple[Told, Distributor]]:
     ]
 
 
-def _link(tree: Tree, told: Told) -> Distributor | None:
+def _link(tree: Tree, told: SwitchReport) -> Distributor | None:
     links = tree.of(ClusterName(told.cluster)) if told.cluster in tree.clusters else ()
     return next((link for link in links if link.level == Level(told.level)), None)
 
 
-def unfinished_subtrees(told: Mapping[tuple[Place, str], Told], tree: Tree) -> set[str]:
+def unfinished_subtrees(
+    told: Mapping[tuple[GroupPartition, str], SwitchReport], tree: Tree
+) -> set[str]:
     """The clusters whose progress is not believed now."""
     found: set[str] = set()
     for order, link in orders(told.values(), tree):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from schema_dist.core.limits import ABSENT_LOOKS_MIN, ABSENT_MS_MIN, LOOK_MS_MAX
-from schema_dist.core.model import Place
+from schema_dist.core.model import SubjectVersion
 
 
 class Presence(Enum):
@@ -36,19 +36,19 @@ class _Run:
 class Absences:
     """The places that are asked for, and their latest answers."""
 
-    _runs: dict[Place, _Run | None] = field(default_factory=dict)  # None: no answer yet
+    _runs: dict[SubjectVersion, _Run | None] = field(default_factory=dict)  # None: no answer yet
 
-    def ask_for(self, places: Iterable[Place]) -> None:
+    def ask_for(self, places: Iterable[SubjectVersion]) -> None:
         """From now on these places are asked for, and no others. The answers about others are
         forgotten.
         """
         self._runs = {place: self._runs.get(place) for place in places}
 
     @property
-    def asked_for(self) -> tuple[Place, ...]:
+    def asked_for(self) -> tuple[SubjectVersion, ...]:
         return tuple(self._runs)
 
-    def answered(self, place: Place, said: Presence | None, now_ms: int) -> None:
+    def answered(self, place: SubjectVersion, said: Presence | None, now_ms: int) -> None:
         """`said`: None if there was no usable answer. A place that nobody asks for is ignored."""
         if place not in self._runs:
             return
@@ -61,7 +61,7 @@ class Absences:
             run.last_ms = now_ms
             run.looks += 1
 
-    def confirmed(self, now_ms: int) -> Mapping[Place, Presence]:
+    def confirmed(self, now_ms: int) -> Mapping[SubjectVersion, Presence]:
         """The places that are DELETED or GONE beyond doubt."""
         return {
             place: run.said

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from schema_dist.core.limits import JOURNAL_MAX
-from schema_dist.core.model import Place, SchemaId, SchemaVersion, Version
+from schema_dist.core.model import SchemaId, SchemaVersion, SubjectVersion, Version
 from schema_dist.core.places import PlacesBy
 from schema_dist.core.records import (
     CompatibilitySet,
@@ -39,8 +39,8 @@ class Contents:
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
-    order: dict[Place, int] = field(default_factory=dict)
-    removed: set[Place] = field(default_factory=set)
+    order: dict[SubjectVersion, int] = field(default_factory=dict)
+    removed: set[SubjectVersion] = field(default_factory=set)
     compatibility: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     ignored: Counter[str] = field(default_factory=Counter)
@@ -48,8 +48,8 @@ class Contents:
     recorded: bool = field(default=True, compare=False)
     reads: int = field(default=0, compare=False)
     ids: PlacesBy[SchemaId] = field(default_factory=PlacesBy, compare=False)
-    users: PlacesBy[Place] = field(default_factory=PlacesBy, compare=False)
-    _journal: list[Place] = field(default_factory=list, compare=False)
+    users: PlacesBy[SubjectVersion] = field(default_factory=PlacesBy, compare=False)
+    _journal: list[SubjectVersion] = field(default_factory=list, compare=False)
     _forgotten: int = field(default=0, compare=False)  # of the journal's beginning
 
     def apply(self, event: Event, at: int) -> None:
@@ -95,13 +95,13 @@ class Contents:
             self.users.add(reference.place, place)
         self._note(place)
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: SubjectVersion) -> None:
         """The log says that the version is gone."""
         self._note(place)
         self._take_out(place)
         self.removed.add(place)
 
-    def _take_out(self, place: Place) -> None:
+    def _take_out(self, place: SubjectVersion) -> None:
         subject, version = place
         versions = self.subjects.get(subject, {})
         found = versions.pop(version, None)
@@ -137,7 +137,7 @@ class Contents:
         else:
             settings[subject] = value
 
-    def _note(self, place: Place) -> None:
+    def _note(self, place: SubjectVersion) -> None:
         self._journal.append(place)
         if len(self._journal) >= 2 * JOURNAL_MAX:
             del self._journal[:JOURNAL_MAX]
@@ -148,7 +148,7 @@ class Contents:
         """How many changes there have been so far."""
         return self._forgotten + len(self._journal)
 
-    def changed_since(self, changes: int) -> set[Place] | None:
+    def changed_since(self, changes: int) -> set[SubjectVersion] | None:
         """The places that changed after the first `changes` changes. A change of a subject's
         settings has SETTINGS as its version. None: there are too many to remember.
         """
@@ -156,14 +156,14 @@ class Contents:
             return None
         return set(self._journal[changes - self._forgotten :])
 
-    def get(self, place: Place) -> SchemaVersion | None:
+    def get(self, place: SubjectVersion) -> SchemaVersion | None:
         return self.subjects.get(place[0], {}).get(place[1])
 
     def of(self, subject: str) -> list[SchemaVersion]:
         """The versions of a subject, ascending."""
         return [version for _, version in sorted(self.subjects.get(subject, {}).items())]
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[SubjectVersion]:
         """All places that `changed_since` could name for the present contents."""
         settings = {*self.compatibility, *self.modes}
         return [*self.order, *self.removed, *((subject, SETTINGS) for subject in settings)]

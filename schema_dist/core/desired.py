@@ -24,11 +24,11 @@ from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.limits import SLICE_PLACES
 from schema_dist.core.model import (
     GLOBAL,
-    Place,
     Reason,
     Reference,
     Refusal,
     SchemaVersion,
+    SubjectVersion,
     Version,
 )
 
@@ -51,23 +51,25 @@ class Desired:
         `catch_up`.
         """
         self.source = source
-        self.versions: dict[Place, SchemaVersion] = {}
+        self.versions: dict[SubjectVersion, SchemaVersion] = {}
         self.subjects: Counter[str] = Counter()
         self.compatibility: dict[str, str] = {}
         self.modes: dict[str, str] = {}
-        self.at_source: set[Place] = set()
-        self.tombstones: set[Place] = set()
+        self.at_source: set[SubjectVersion] = set()
+        self.tombstones: set[SubjectVersion] = set()
         self.left_alone: set[str] = set()
-        self.changed: set[Place] = set()
+        self.changed: set[SubjectVersion] = set()
         self._names = names
         self._decide = follows
         self._there: dict[str, str | Unfit] = {}
         self._followed: dict[str, bool] = {}
         self._sources: dict[str, str] = {}  # the source's subject of each of the target's
-        self._refused: dict[Place, Refusal] = {}  # by the source's place
-        self._depths: dict[Place, int] = {}  # of versions with references, by the source's place
+        self._refused: dict[SubjectVersion, Refusal] = {}  # by the source's place
+        self._depths: dict[
+            SubjectVersion, int
+        ] = {}  # of versions with references, by the source's place
         self._brought: dict[str, set[Version]] = {}  # not followed, but referred to; the source's
-        self._circular: dict[Place, bool | None] = {}
+        self._circular: dict[SubjectVersion, bool | None] = {}
         self._seen: int | None = None  # changes of the source
 
     # ------------------------------------------------------------------------------------ following
@@ -91,7 +93,7 @@ class Desired:
                 self._follow(part)
                 yield
 
-    def _follow(self, places: Iterable[Place]) -> None:
+    def _follow(self, places: Iterable[SubjectVersion]) -> None:
         self._circular.clear()
         waiting = deque(places)
         if any(self._outcome(place) is not None for place in waiting):  # a user may be gone
@@ -117,13 +119,13 @@ class Desired:
         for subject in subjects:
             self._settle(subject)
 
-    def _outcome(self, place: Place) -> Outcome:
+    def _outcome(self, place: SubjectVersion) -> Outcome:
         if place in self._refused:
             return self._refused[place].reason
         there = self._target(place)
         return self._depths.get(place, 0) if there in self.versions else None
 
-    def _bring(self, place: Place) -> Outcome:
+    def _bring(self, place: SubjectVersion) -> Outcome:
         """Brings one place of the source up to date. Returns what becomes of it."""
         version, there = self.source.get(place), self._target(place)
         if there is not None:
@@ -152,7 +154,7 @@ class Desired:
             self._depths[place] = 1 + max(depths)
         return self._depths.get(place, 0)
 
-    def _target(self, place: Place) -> Place | None:
+    def _target(self, place: SubjectVersion) -> SubjectVersion | None:
         there = self._target_of(place[0])
         return None if isinstance(there, Unfit) else (there, place[1])
 
@@ -168,7 +170,7 @@ class Desired:
             self._followed[subject] = self._decide(subject)
         return self._followed[subject]
 
-    def _is_taken(self, first: Place) -> bool:
+    def _is_taken(self, first: SubjectVersion) -> bool:
         """Whether the version is followed, or a followed version refers to it in any number of
         steps.
         """
@@ -182,7 +184,7 @@ class Desired:
             stack += new
         return False
 
-    def _note_brought(self, place: Place, *, taken: bool) -> None:
+    def _note_brought(self, place: SubjectVersion, *, taken: bool) -> None:
         subject, version = place
         if taken and not self._follows(subject):
             self._brought.setdefault(subject, set()).add(version)
@@ -221,7 +223,7 @@ class Desired:
             return Refusal.of(there, Reason.SCHEMA, str(error))
         return there
 
-    def _leads_to_a_circle(self, first: Place) -> bool:
+    def _leads_to_a_circle(self, first: SubjectVersion) -> bool:
         known, stack = self._circular, [first]  # None: on the way
         while stack:
             place = stack[-1]
@@ -264,12 +266,12 @@ class Desired:
         ordered = sorted(self._refused, key=lambda place: (order.get(place, 0), place))
         return [self._refused[place] for place in ordered]
 
-    def in_order(self, places: Iterable[Place]) -> list[SchemaVersion]:
+    def in_order(self, places: Iterable[SubjectVersion]) -> list[SchemaVersion]:
         """The versions at these places, references before users, else in the source's order."""
         ranked = sorted(places, key=self._rank)
         return [self.versions[place] for place in ranked if place in self.versions]
 
-    def _rank(self, place: Place) -> tuple[int, int, Place]:
+    def _rank(self, place: SubjectVersion) -> tuple[int, int, SubjectVersion]:
         here = self._sources.get(place[0], ""), place[1]
         return self._depths.get(here, 0), self.source.order.get(here, 0), place
 

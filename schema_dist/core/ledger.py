@@ -15,12 +15,12 @@ from typing import Any, assert_never
 from schema_dist.core.compare import Fingerprint
 from schema_dist.core.model import (
     HardDelete,
-    Place,
     Register,
     SchemaId,
     SetCompatibility,
     SetMode,
     SoftDelete,
+    SubjectVersion,
     Version,
     Write,
 )
@@ -30,7 +30,7 @@ from schema_dist.core.model import (
 class VersionEntry:
     """Keyway registers this version under this id; None: it is removed."""
 
-    place: Place
+    place: SubjectVersion
     written: tuple[SchemaId, Fingerprint] | None
 
 
@@ -50,7 +50,7 @@ Entry = VersionEntry | SettingEntry
 class Ledger:
     """All entries of one target."""
 
-    versions: dict[Place, tuple[SchemaId, Fingerprint]] = field(default_factory=dict)
+    versions: dict[SubjectVersion, tuple[SchemaId, Fingerprint]] = field(default_factory=dict)
     compatibility: set[str] = field(default_factory=set)
     modes: set[str] = field(default_factory=set)
 

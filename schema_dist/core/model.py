@@ -14,7 +14,7 @@ from typing import Final, NewType
 
 SchemaId = NewType("SchemaId", int)
 Version = NewType("Version", int)
-Place = tuple[str, Version]  # a subject and one of its versions
+SubjectVersion = tuple[str, Version]  # a subject and one of its versions
 
 AVRO = "AVRO"
 PROTOBUF = "PROTOBUF"
@@ -32,7 +32,7 @@ class Reference:
     version: Version
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SubjectVersion:
         return self.subject, self.version
 
 
@@ -59,7 +59,7 @@ class SchemaVersion:
     deleted: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SubjectVersion:
         return self.subject, self.version
 
 
@@ -82,11 +82,11 @@ class Register:
     wanted: SchemaVersion
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SubjectVersion:
         return self.wanted.place
 
     @property
-    def needs(self) -> tuple[Place, ...]:
+    def needs(self) -> tuple[SubjectVersion, ...]:
         return tuple(reference.place for reference in self.wanted.schema.references)
 
 
@@ -97,7 +97,7 @@ class SoftDelete:
     wanted: SchemaVersion
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SubjectVersion:
         return self.wanted.place
 
 
@@ -108,7 +108,7 @@ class HardDelete:
     wanted: SchemaVersion
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SubjectVersion:
         return self.wanted.place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
-from schema_dist.core.model import Place
+from schema_dist.core.model import SubjectVersion
 
 K = TypeVar("K", bound=Hashable)
 
@@ -16,16 +16,16 @@ class PlacesBy(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self._single: dict[K, Place] = {}
-        self._several: dict[K, set[Place]] = {}
+        self._single: dict[K, SubjectVersion] = {}
+        self._several: dict[K, set[SubjectVersion]] = {}
 
-    def add(self, key: K, place: Place) -> None:
+    def add(self, key: K, place: SubjectVersion) -> None:
         if key in self._several:
             self._several[key].add(place)
         elif self._single.setdefault(key, place) != place:
             self._several[key] = {self._single.pop(key), place}
 
-    def discard(self, key: K, place: Place) -> None:
+    def discard(self, key: K, place: SubjectVersion) -> None:
         several = self._several.get(key)
         if several is None:
             if self._single.get(key) == place:
@@ -36,7 +36,7 @@ class PlacesBy(Generic[K]):
             del self._several[key]
             self._single[key] = several.pop()
 
-    def get(self, key: K) -> Collection[Place]:
+    def get(self, key: K) -> Collection[SubjectVersion]:
         """The places of a key, in no order."""
         if key in self._single:
             return (self._single[key],)

@@ -29,7 +29,6 @@ from schema_dist.core.ledger import Entry, Ledger, SettingEntry, VersionEntry
 from schema_dist.core.limits import REMOVALS_SHARE_MAX, REPLACED_SHARE
 from schema_dist.core.model import (
     HardDelete,
-    Place,
     Reason,
     Refusal,
     Register,
@@ -38,6 +37,7 @@ from schema_dist.core.model import (
     SetCompatibility,
     SetMode,
     SoftDelete,
+    SubjectVersion,
     Write,
     context_of,
 )
@@ -53,7 +53,7 @@ class Removals:
     """
 
     recorded: bool = True
-    confirmed: Mapping[Place, Presence] | None = None
+    confirmed: Mapping[SubjectVersion, Presence] | None = None
     at_once_max: int = 100
     hard: bool = False
 
@@ -81,7 +81,7 @@ def make_plan(
     target: Contents,
     ledger: Ledger,
     *,
-    places: Collection[Place],
+    places: Collection[SubjectVersion],
     contexts: bool,
     removals: Removals,
     in_sync: int = 0,
@@ -115,18 +115,18 @@ class _Planning:
     wanted: Desired
     target: Contents
     ledger: Ledger
-    places: list[Place]
+    places: list[SubjectVersion]
     contexts: bool
     removals: Removals
     writes: list[Write] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     adopted: list[Entry] = field(default_factory=list)
     unconfirmed: list[SchemaVersion] = field(default_factory=list)
-    withheld: set[Place] = field(default_factory=set)  # stay as they are, for now
+    withheld: set[SubjectVersion] = field(default_factory=set)  # stay as they are, for now
     in_sync: int = 0
-    gone: set[Place] = field(default_factory=set)  # removed by this plan
-    going: frozenset[Place] = frozenset()  # of these, those that the source lost
-    later: set[Place] = field(default_factory=set)  # registered by the next plan
+    gone: set[SubjectVersion] = field(default_factory=set)  # removed by this plan
+    going: frozenset[SubjectVersion] = frozenset()  # of these, those that the source lost
+    later: set[SubjectVersion] = field(default_factory=set)  # registered by the next plan
     replaced_too_many: int = 0  # so many would be; 0: few enough
     highest: dict[str, SchemaId] = field(default_factory=dict)  # of the source, by context
     owners: _Owners = field(default_factory=dict)  # by context and id
@@ -237,7 +237,7 @@ class _Planning:
         self.replaced_too_many = (
             count if count > max(self.removals.at_once_max // REPLACED_SHARE, share) else 0
         )
-        refused: set[Place] = set()
+        refused: set[SubjectVersion] = set()
         for version in self.wanted.in_order(self.places):
             place, meaning = version.place, fingerprint(version.schema)
             found = self.target.get(place)
@@ -280,7 +280,7 @@ class _Planning:
         version: SchemaVersion,
         found: SchemaVersion | None,
         meaning: Fingerprint,
-        refused: set[Place],
+        refused: set[SubjectVersion],
     ) -> tuple[Reason, str] | None:
         if found is not None and not self._is_ours(found):
             also = " with another schema" if found.id == version.id else f" under id {found.id}"
@@ -358,7 +358,7 @@ class _Planning:
         return sorted(found - self.wanted.left_alone)
 
 
-def is_foreign(place: Place, wanted: Desired, ledger: Ledger) -> bool:
+def is_foreign(place: SubjectVersion, wanted: Desired, ledger: Ledger) -> bool:
     """Whether a version of the target is in a distributed subject, and somebody else's."""
     return (
         place[0] in wanted.subjects
@@ -430,7 +430,7 @@ def _waits(writes: list[Write], target: Contents) -> list[set[int]]:
     return waits
 
 
-def _users(writes: Iterable[Write], target: Contents) -> dict[Place, set[Place]]:
+def _users(writes: Iterable[Write], target: Contents) -> dict[SubjectVersion, set[SubjectVersion]]:
     """Of each version that goes, the versions that refer to it: on the target or soon."""
     users = {
         write.place: set(target.users.get(write.place))

@@ -20,10 +20,10 @@ from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.limits import ANSWER_TEXT_CHARS_MAX, SCHEMAS_LISTED_MAX
 from schema_dist.core.model import (
     GLOBAL,
-    Place,
     Schema,
     SchemaId,
     SchemaVersion,
+    SubjectVersion,
     Version,
     context_of,
 )
@@ -74,16 +74,18 @@ class Shown:
         self._logical: dict[str, str | None] = {GLOBAL: GLOBAL}
         self._sorted: list[str] = []  # the subjects
         self.subjects: dict[str, list[SchemaVersion]] = {}  # versions ascending
-        self.ids: dict[tuple[str, SchemaId], dict[Place, SchemaVersion]] = {}
-        self._users: dict[Place, set[Place]] = {}  # by the version that they refer to
+        self.ids: dict[tuple[str, SchemaId], dict[SubjectVersion, SchemaVersion]] = {}
+        self._users: dict[
+            SubjectVersion, set[SubjectVersion]
+        ] = {}  # by the version that they refer to
         # Of those that were looked up. A thread may add one while its version is replaced.
-        self._meanings: dict[Place, tuple[SchemaVersion, Fingerprint | None]] = {}
+        self._meanings: dict[SubjectVersion, tuple[SchemaVersion, Fingerprint | None]] = {}
         self.compatibility: dict[str, str] = {}
         self.modes: dict[str, str] = {}
 
     # ------------------------------------------------------------------------------------ following
 
-    def update(self, contents: Contents, places: Iterable[Place]) -> None:
+    def update(self, contents: Contents, places: Iterable[SubjectVersion]) -> None:
         """`places`: the changed places, as `Contents.changed_since` tells them."""
         for subject, version in places:
             there = self._name(subject)
@@ -105,7 +107,7 @@ class Shown:
             self._logical[subject] = None if hidden else str(made)
         return self._logical[subject]
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: SubjectVersion) -> None:
         subject, number = place
         versions = self.subjects.get(subject, [])
         at = bisect_left(versions, number, key=_number)
@@ -180,7 +182,7 @@ class Shown:
         users = (self._at(user) for user in self._users.get(place, ()))
         return sorted({user.id for user in users if not user.deleted})
 
-    def _at(self, place: Place) -> SchemaVersion:
+    def _at(self, place: SubjectVersion) -> SchemaVersion:
         versions = self.subjects[place[0]]
         return versions[bisect_left(versions, place[1], key=_number)]
 
@@ -288,7 +290,7 @@ def _copy(of: Mapping[str, str], subject: str, to: dict[str, str], there: str) -
         to.pop(there, None)
 
 
-def _discard(index: dict[K, Any], key: K, place: Place) -> None:
+def _discard(index: dict[K, Any], key: K, place: SubjectVersion) -> None:
     held = index[key]
     if isinstance(held, dict):
         held.pop(place, None)

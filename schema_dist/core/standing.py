@@ -14,7 +14,7 @@ from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.desired import Desired, slices
 from schema_dist.core.ledger import Ledger
 from schema_dist.core.limits import SLICE_PLACES
-from schema_dist.core.model import Place, SchemaVersion
+from schema_dist.core.model import SchemaVersion, SubjectVersion
 from schema_dist.core.plan import Plan, Removals, is_foreign, make_plan, meaning_of
 
 
@@ -24,8 +24,8 @@ class Standing:
         self.wanted = wanted
         self.target = target
         self.ledger = ledger
-        self.in_sync: set[Place] = set()
-        self.open: set[Place] = set()
+        self.in_sync: set[SubjectVersion] = set()
+        self.open: set[SubjectVersion] = set()
         self._hard = hard
         self._seen: int | None = None  # changes of the target
 
@@ -65,7 +65,7 @@ class Standing:
                 self._look(part)
                 yield
 
-    def _around(self, places: set[Place]) -> set[Place]:
+    def _around(self, places: set[SubjectVersion]) -> set[SubjectVersion]:
         """These places, and the target's other versions of their subjects. Whether a subject is
         distributed decides what becomes of strangers' versions in it.
         """
@@ -74,7 +74,7 @@ class Standing:
         held = ((subject, number) for subject in subjects for number in there.get(subject, ()))
         return {*places, *held}
 
-    def _look(self, places: Iterable[Place]) -> None:
+    def _look(self, places: Iterable[SubjectVersion]) -> None:
         for place in places:
             self.in_sync.discard(place)
             self.open.discard(place)
@@ -85,7 +85,7 @@ class Standing:
             elif self._concerns(place):
                 self.open.add(place)
 
-    def _is_in_sync(self, place: Place) -> bool:
+    def _is_in_sync(self, place: SubjectVersion) -> bool:
         wanted, found = self.wanted.versions.get(place), self.target.get(place)
         if wanted is None or found is None:
             return False
@@ -95,7 +95,7 @@ class Standing:
         written = self.ledger.versions.get(place)
         return meaning == meaning_of(wanted) and written == (wanted.id, meaning)
 
-    def _concerns(self, place: Place) -> bool:
+    def _concerns(self, place: SubjectVersion) -> bool:
         """Whether something may have to be done or said about a place that is not in sync."""
         if place in self.wanted.versions:
             return True

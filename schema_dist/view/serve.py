@@ -21,7 +21,7 @@ from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, Registr
 from keyway.clusters.core.subjects import RecordNames, SubjectTranslation
 from keyway.service import Backoff
 from schema_dist.core.contents import Contents
-from schema_dist.core.model import Place
+from schema_dist.core.model import SubjectVersion
 from schema_dist.core.shown import Shown, under_logical_names
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.limits import (
@@ -67,7 +67,7 @@ class Follower:
             if contents is known:
                 places = contents.changed_since(changes)
             else:
-                places = set[Place]() if contents == known else None
+                places = set[SubjectVersion]() if contents == known else None
             known, changes = contents, contents.changes
             if self.shown is None or places is None:
                 self.shown = under_logical_names(contents, self._names)

@@ -16,7 +16,7 @@ from spark.links.reports import LinkReport
 from spark.links.switch import require_generation
 from spark.streaming.core.survey import Copied, Policy, Position, Stopped, start
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Begun:
     stop. `reached`: the starts of places that were copied before.
     """
 
-    starts: dict[Place, int]
+    starts: dict[Partition, int]
     plan: Plan
-    reached: dict[Place, int]
+    reached: dict[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Beginning:
     def starts(self, plan: Plan) -> Begun:
         committed, positions = self._positions(plan)
         require_generation(committed.values(), self.report, self.link)
-        starts: dict[Place, int] = {}
+        starts: dict[Partition, int] = {}
         stopped = dict(plan.stopped)
-        renewed: dict[Place, Position] = {}
+        renewed: dict[Partition, Position] = {}
         stood = by_topic(positions)
         for name, verdict in self._verdicts(plan, positions).items():
             topic = plan.topics[name]
@@ -69,7 +69,7 @@ class Beginning:
         kept = {name: topic for name, topic in plan.topics.items() if name not in stopped}
         return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached)
 
-    def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Place, int]) -> bool:
+    def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Partition, int]) -> bool:
         """Whether a topic of `surveyed` that stopped at its positions, and so is not in `plan`, can
         be copied now. `unreadable`: offsets that stop a topic.
         """
@@ -85,7 +85,7 @@ class Beginning:
             isinstance(verdict, Copied) for name, verdict in verdicts.items() if name not in still
         )
 
-    def _positions(self, plan: Plan) -> tuple[dict[Place, Position], dict[Place, Position]]:
+    def _positions(self, plan: Plan) -> tuple[dict[Partition, Position], dict[Partition, Position]]:
         """The positions of the plan's topics: those that are committed on the target, and all that
         are known.
         """
@@ -101,7 +101,7 @@ class Beginning:
         return committed, known | committed
 
     def _verdicts(
-        self, plan: Plan, positions: Mapping[Place, Position]
+        self, plan: Plan, positions: Mapping[Partition, Position]
     ) -> dict[str, Copied | Stopped]:
         """A verdict for each topic of the plan. The ends are asked for after the positions, so no
         position is beyond its end.
@@ -123,7 +123,7 @@ class Beginning:
     def _copied_before(
         self,
         plan: Plan,
-        positions: Mapping[Place, Position],
+        positions: Mapping[Partition, Position],
         verdicts: Mapping[str, Copied | Stopped],
     ) -> dict[str, str]:
         """Topics that would be copied from their start although the target has copies of them, or

@@ -61,7 +61,7 @@ from spark.streaming.limits import (
     SURVEY_EVERY_S_MAX,
     SURVEY_REST,
 )
-from spark.streaming.orders import RESULT_DDL, Place, Result, Taking, Writing
+from spark.streaming.orders import RESULT_DDL, Partition, Result, Taking, Writing
 from spark.streaming.produce import copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
 from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
@@ -86,8 +86,8 @@ class LinkRun:
     _replan: threading.Event = field(default_factory=threading.Event, init=False)
     _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
-    _reached: dict[Place, int] = field(default_factory=dict, init=False)
-    _taken_up: set[Place] = field(default_factory=set, init=False)
+    _reached: dict[Partition, int] = field(default_factory=dict, init=False)
+    _taken_up: set[Partition] = field(default_factory=set, init=False)
     report: LinkReport = field(init=False)
     _source: KafkaSide = field(init=False)
     _target: KafkaSide = field(init=False)
@@ -97,13 +97,13 @@ class LinkRun:
     _lookup: Lookup = field(init=False)
     _published_s: float = field(default=0.0, init=False)
     # The places of the batch in flight, by the target's topics.
-    _underway: Mapping[Place, Place] = field(default_factory=dict, init=False)
-    _starts_at: dict[Place, int] = field(default_factory=dict, init=False)
+    _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)
+    _starts_at: dict[Partition, int] = field(default_factory=dict, init=False)
     # What a batch failed with: Spark tells of it only that a callback has failed.
     _failure: Exception | None = field(default=None, init=False)
     _size: BatchSize = field(init=False)
     _taking: Mapping[str, Taking] = field(default_factory=dict, init=False)
-    _unreadable: dict[Place, int] = field(default_factory=dict, init=False)  # offsets
+    _unreadable: dict[Partition, int] = field(default_factory=dict, init=False)  # offsets
 
     def __post_init__(self) -> None:
         self._idle.set()
@@ -243,7 +243,9 @@ class LinkRun:
         self._publish()
         return self.report.switch_wanted() or not surveyed.same_work(self._survey())
 
-    def _query(self, plan: Plan, starts: Mapping[Place, int], checkpoint: Path) -> StreamingQuery:
+    def _query(
+        self, plan: Plan, starts: Mapping[Partition, int], checkpoint: Path
+    ) -> StreamingQuery:
         messages = self.config.messages
         rows_max = min(self._size.records, messages.rate_records_per_s or 2**62)
         offsets: dict[str, dict[str, int]] = {}
@@ -287,8 +289,8 @@ class LinkRun:
     def _batch(
         self,
         plan: Plan,
-        starts: Mapping[Place, int],
-        ends: Mapping[Place, int],
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
         rows: DataFrame,
     ) -> None:
         """Copies one micro-batch of sealed rows, which began at `starts` or where the last one
@@ -350,7 +352,7 @@ class LinkRun:
         return total
 
     def _measure(
-        self, results: Sequence[Result], ends: Mapping[Place, int], seconds: float
+        self, results: Sequence[Result], ends: Mapping[Partition, int], seconds: float
     ) -> None:
         """Changes the size of the next batches if these took too long, or were too large."""
         cut = any(
@@ -366,7 +368,7 @@ class LinkRun:
             log.info("batch_size_changes", link=self._link.name, records=self._size.records)
             self._replan.set()
 
-    def _writing(self, plan: Plan, ends: Mapping[Place, int], places: int = 1) -> Writing:
+    def _writing(self, plan: Plan, ends: Mapping[Partition, int], places: int = 1) -> Writing:
         """`places`: the tasks that share the bytes of a batch."""
         messages = self.config.messages
         return Writing(
@@ -430,8 +432,8 @@ class LinkRun:
             log.warning("link_look_failed", link=self.report.link, fault=cause(error))
 
     def _up_to_unreadable(
-        self, starts: dict[Place, int], plan: Plan
-    ) -> tuple[dict[Place, int], Plan]:
+        self, starts: dict[Partition, int], plan: Plan
+    ) -> tuple[dict[Partition, int], Plan]:
         """Copies the records before those that Spark cannot read. Then their topics stop, or go on
         after those records.
         """
@@ -465,7 +467,7 @@ class LinkRun:
             ),
         )
 
-    def _starts(self, plan: Plan) -> tuple[dict[Place, int], Plan]:
+    def _starts(self, plan: Plan) -> tuple[dict[Partition, int], Plan]:
         """The places of the next query and where each begins, and the plan without the topics that
         stop at their positions.
         """

@@ -18,11 +18,11 @@ from spark.links.link import Link
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, FENCED_AT_ONCE, QUIET
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 
 def fence(
-    side: KafkaSide, link: Link, places: Mapping[Place, Position], transaction_timeout_ms: int
+    side: KafkaSide, link: Link, places: Mapping[Partition, Position], transaction_timeout_ms: int
 ) -> None:
     """`places`: by the target's topics, the position of one that has none yet, and the generation
     of the switch. Raises KafkaException at the first that fails; the others that wait are left.
@@ -43,7 +43,7 @@ def _fence(
     side: KafkaSide,
     link: Link,
     consumer: Consumer,
-    place: Place,
+    place: Partition,
     begun: Position,
     transaction_timeout_ms: int,
 ) -> None:

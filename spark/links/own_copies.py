@@ -16,7 +16,7 @@ from keyway.clusters.core.trust import Seals
 from spark.links.lookup import topic_id_of
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 from spark.streaming.read_back import headers_of
 
 REASON = (
@@ -38,7 +38,11 @@ class Fresh:
 
 
 def topics_copied_before(
-    target: KafkaSide, group: str, source: ClusterName, places: Mapping[Place, Fresh], seals: Seals
+    target: KafkaSide,
+    group: str,
+    source: ClusterName,
+    places: Mapping[Partition, Fresh],
+    seals: Seals,
 ) -> dict[str, str]:
     """The topics that have a copy of the source's records among the last records of a partition
     without a position, or of which that cannot be read, each with the reason to stop it. `places`:
@@ -59,9 +63,9 @@ def topics_copied_before(
 
 def _found(
     consumer: Consumer,
-    left: set[Place],
+    left: set[Partition],
     source: ClusterName,
-    places: Mapping[Place, Fresh],
+    places: Mapping[Partition, Fresh],
     seals: Seals,
 ) -> dict[str, str]:
     found: dict[str, str] = {}

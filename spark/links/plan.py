@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from spark.streaming.core.survey import Topic
-from spark.streaming.orders import Place, Taking
+from spark.streaming.orders import Partition, Taking
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ class Plan:
     target_ids: Mapping[str, str]  # ids of the target's topics, by name on the source
     taking: Mapping[str, Taking] = field(default_factory=dict)  # by name on the source
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[Partition]:
         return [(name, p) for name, topic in self.topics.items() for p in range(topic.partitions)]
 
     def same_work(self, other: Plan) -> bool:
@@ -38,7 +38,7 @@ class Plan:
         return mine == others and self.stopped.keys() == other.stopped.keys() and not learnt
 
 
-def by_topic(by_place: Mapping[Place, _T]) -> dict[str, dict[int, _T]]:
+def by_topic(by_place: Mapping[Partition, _T]) -> dict[str, dict[int, _T]]:
     """The same values by topic, and by partition within each topic."""
     found: dict[str, dict[int, _T]] = {}
     for (name, partition), value in by_place.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from spark.streaming.limits import RETRY_REFUSED_S, RETRY_REFUSED_S_MAX
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Refusals:
 
     _by_topic: dict[str, dict[int, _Refusal]] = field(default_factory=dict)  # and partition
 
-    def refused(self, place: Place, reason: str, now_s: float) -> bool:
+    def refused(self, place: Partition, reason: str, now_s: float) -> bool:
         """Notes a refusal. Returns whether it is new. The wait doubles from attempt to attempt."""
         topic, partition = place
         mine = self._by_topic.setdefault(topic, {})
@@ -35,7 +35,7 @@ class Refusals:
         mine[partition] = _Refusal(reason, now_s + wait_s, wait_s)
         return before is None or before.reason != reason
 
-    def written(self, place: Place) -> None:
+    def written(self, place: Partition) -> None:
         self._by_topic.get(place[0], {}).pop(place[1], None)
 
     def reason(self, topic: str) -> str:

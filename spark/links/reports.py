@@ -22,7 +22,7 @@ from spark.links.status import (
 )
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 
 # Long: one lock guards all that a link tells; each figure has its own way in.
@@ -96,7 +96,7 @@ class LinkReport:
 
     def positions(
         self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
-    ) -> dict[Place, tuple[int, str]]:
+    ) -> dict[Partition, tuple[int, str]]:
         """(position, topic id) as last reported; with `target` and its topic ids only those that
         were reached by writing to these very topics. A report without an id fits none of them.
         """
@@ -137,7 +137,7 @@ class LinkReport:
         topics: Mapping[str, Topic],
         stopped: Mapping[str, str],
         target_ids: Mapping[str, str],
-        reached: Mapping[Place, int],
+        reached: Mapping[Partition, int],
         refusals: Mapping[str, str] | None = None,
     ) -> None:
         """The topics that the link follows now, and those it cannot copy, with the reason. Any
@@ -223,7 +223,7 @@ class LinkReport:
                 row.last_timestamp_ms = result["last_timestamp_ms"]
             self.copied_total += result["copied"]
 
-    def reached(self, positions: Mapping[Place, Position]) -> None:
+    def reached(self, positions: Mapping[Partition, Position]) -> None:
         """Positions that a batch has reached while it is still under way: it may take long, and
         commits many times.
         """
@@ -232,7 +232,7 @@ class LinkReport:
                 self._changed.add(place[0])
                 _reached(self._row(*place), position.offset)
 
-    def left_out(self, place: Place) -> None:
+    def left_out(self, place: Partition) -> None:
         """A record that Spark cannot read."""
         with self._lock:
             self._row(*place).left_out += 1
@@ -246,7 +246,7 @@ class LinkReport:
             self._changed.add(topic)
 
     def publish(
-        self, log_ends: Mapping[Place, int], starts: Mapping[Place, int] | None = None
+        self, log_ends: Mapping[Partition, int], starts: Mapping[Partition, int] | None = None
     ) -> None:
         """`starts`: where the places without a position began. Raises KafkaException."""
         with self._lock:

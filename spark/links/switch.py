@@ -25,7 +25,7 @@ from spark.links.reports import LinkReport
 from spark.links.unforwarded import Windows, compare_into, subtree_now
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.orders import MAKING_REFUSALS, Place
+from spark.streaming.orders import MAKING_REFUSALS, Partition
 
 log = structlog.get_logger("keyway.links")
 
@@ -37,11 +37,11 @@ class Standing:
     topics that the link knows, with the reason.
     """
 
-    positions: dict[Place, Position]
+    positions: dict[Partition, Position]
     followed: frozenset[str]
     left_out: dict[str, str]
 
-    def compared(self) -> dict[Place, Position]:
+    def compared(self) -> dict[Partition, Position]:
         return {
             place: position
             for place, position in self.positions.items()
@@ -125,8 +125,8 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
 
 
 def _committed(
-    config: ClustersConfig, link: Link, report: LinkReport, places: Iterable[Place]
-) -> dict[Place, Position]:
+    config: ClustersConfig, link: Link, report: LinkReport, places: Iterable[Partition]
+) -> dict[Partition, Position]:
     """The positions at the present target; none if it is away."""
     if report.target is None:
         return {}
@@ -145,7 +145,7 @@ def _committed(
 
 def rewound(
     config: ClustersConfig, link: Link, source: KafkaSide, stand: Standing, old: ClusterName | None
-) -> dict[Place, Position]:
+) -> dict[Partition, Position]:
     """The positions, each moved back to the first record that the subtree lacks."""
     compared = stand.compared()
     logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
@@ -194,8 +194,8 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 
 
 def on_target(
-    config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Place, Position]
-) -> dict[Place, Position]:
+    config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Partition, Position]
+) -> dict[Partition, Position]:
     """The same positions by the target's topic names, for the partitions that the target has.
     Positions that this switch has set before are left out.
     """
@@ -214,7 +214,9 @@ def on_target(
     }
 
 
-def _of_generation(positions: Mapping[Place, Position], generation: int) -> dict[Place, Position]:
+def _of_generation(
+    positions: Mapping[Partition, Position], generation: int
+) -> dict[Partition, Position]:
     return {
         place: replace(position, generation=generation) for place, position in positions.items()
     }

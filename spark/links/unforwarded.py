@@ -19,7 +19,7 @@ from spark.links.link import Link
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 from spark.streaming.read_back import headers_of, to_the_end
 
 # An origin without its topic id, which headers of version 1 lack.
@@ -53,7 +53,7 @@ class Unforwarded:
 class Windows:
     """`failed`: topics that could not be compared, with the reason."""
 
-    found: dict[Place, Unforwarded] = field(default_factory=dict)
+    found: dict[Partition, Unforwarded] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ class Subtree:
     """
 
     sides: Mapping[ClusterName, KafkaSide]
-    ends: Mapping[ClusterName, Mapping[Place, int]]
+    ends: Mapping[ClusterName, Mapping[Partition, int]]
 
 
 def subtree_now(
@@ -81,7 +81,7 @@ def subtree_now(
     return Subtree(reached, {target: _ends(side, logical) for target, side in reached.items()})
 
 
-def _ends(side: KafkaSide, logical: set[str]) -> dict[Place, int]:
+def _ends(side: KafkaSide, logical: set[str]) -> dict[Partition, int]:
     """The ends of the logs, by logical topic, for the topics that exist there. None is known of a
     topic with a partition that has no leader.
     """
@@ -100,7 +100,7 @@ def compare_into(
     windows: Windows,
     link: Link,
     source: KafkaSide,
-    positions: Mapping[Place, Position],
+    positions: Mapping[Partition, Position],
     subtree: Subtree,
     seals: Seals,
     step: Step = no_step,
@@ -132,7 +132,7 @@ def compare_into(
 def _unforwarded(
     link: Link,
     source: KafkaSide,
-    place: Place,
+    place: Partition,
     position: int,
     logical: str,
     subtree: Subtree,
@@ -166,7 +166,7 @@ def _without_leader(cluster: ClusterName) -> str:
 def copied_records(
     source: KafkaSide,
     link: Link,
-    place: Place,
+    place: Partition,
     logical: str,
     offsets: tuple[int, int],
     seals: Seals,
@@ -184,7 +184,7 @@ def copied_records(
 def origins_since(
     side: KafkaSide,
     name: ClusterName,
-    place: Place,
+    place: Partition,
     logical: str,
     between: tuple[int, int],
     seals: Seals,
@@ -222,7 +222,7 @@ def offset_of(message: Message) -> int:
 
 
 def messages(
-    consumer: Consumer, place: Place, first: int, last: int | None = None
+    consumer: Consumer, place: Partition, first: int, last: int | None = None
 ) -> list[Message]:
     """Committed records from `first` to before `last`, or to the end."""
     low, high = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)

@@ -100,7 +100,7 @@ class Registry(RegistrySection):
     register_schemas: bool = False
 
 
-class _Place(Section):
+class _ClusterSection(Section):
     bootstrap_servers: Annotated[str, Field(min_length=1)]
     sasl: Sasl | None = None
     tls: Tls | None = None
@@ -111,7 +111,7 @@ class _Place(Section):
         )
 
 
-class Source(_Place):
+class Source(_ClusterSection):
     """`start`: where a pipeline begins that has no position yet. `records_per_batch_max`: for all
     partitions together; the batch that is under way at the end of a run is done again by the next
     run.

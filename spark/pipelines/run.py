@@ -43,7 +43,7 @@ from spark.streaming.core.survey import (
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import BATCH_LOOK_S, RETRY_S, RETRY_S_MAX, TRIES_MAX
-from spark.streaming.orders import RESULT_DDL, Place, Result, Writing
+from spark.streaming.orders import RESULT_DDL, Partition, Result, Writing
 from spark.streaming.produce import copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
 from spark.transforms.frames import marked
@@ -108,7 +108,7 @@ class PipelineRun:
         self._stop = stop
         self._changed = changed
         self._waits = waits
-        self._reached: dict[Place, int] = {}
+        self._reached: dict[Partition, int] = {}
         self._refused: RunError | None = None
         self._cut = False  # a task has ended before its range
 
@@ -271,7 +271,7 @@ class PipelineRun:
                 return False
         return True
 
-    def _batch(self, work: _Work, ends: Mapping[Place, int], records: DataFrame) -> None:
+    def _batch(self, work: _Work, ends: Mapping[Partition, int], records: DataFrame) -> None:
         if self._stop.is_set() or self._cut:
             return
         quarantine = self._pipeline.plan.quarantine
@@ -286,7 +286,7 @@ class PipelineRun:
             self.counts.quarantined += sick.get["records"]
             self._changed(self.counts)
 
-    def _settle(self, work: _Work, ends: Mapping[Place, int], results: list[Result]) -> None:
+    def _settle(self, work: _Work, ends: Mapping[Partition, int], results: list[Result]) -> None:
         """Takes note of a batch's tasks. One that took long ends before its range. Spark's next
         batch begins behind the range, so another query has to go on from the positions.
         """
@@ -299,7 +299,7 @@ class PipelineRun:
             result["position"] < ends[result["topic"], result["partition"]] for result in results
         )
 
-    def _writing(self, work: _Work, ends: Mapping[Place, int]) -> Writing:
+    def _writing(self, work: _Work, ends: Mapping[Partition, int]) -> Writing:
         return Writing(
             group=self._group,
             client=self._target.settings,

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark.streaming.orders import REFUSALS, Place, Writing
+from spark.streaming.orders import REFUSALS, Partition, Writing
 from spark.streaming.writers import Writer
 
 REASON_HEADER, ORIGIN_HEADER = "keyway-refused-reason", "keyway-refused-origin"
@@ -18,7 +18,7 @@ Refusals = Mapping[int, KafkaError]  # by offset
 
 
 @dataclass(slots=True)
-class _Told:
+class _Failures:
     """What became of the records that failed."""
 
     refused: dict[int, KafkaError] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class _Told:
 def sent_singly(
     writer: Writer,
     writing: Writing,
-    place: Place,
+    place: Partition,
     rows: Iterable[tuple[int, tuple[Any, ...]]],
     known: Refusals,
 ) -> dict[int, KafkaError]:
@@ -45,7 +45,7 @@ def sent_singly(
     says. Returns the records that are refused, by offset; there may be more of them. Raises
     KafkaException for any other failure.
     """
-    told = _Told()
+    told = _Failures()
     producer = writer.producer
     for offset, (topic, key, value, timestamp_ms, headers) in rows:
         if topic is None or (offset in known and writing.on_refused == "skip"):

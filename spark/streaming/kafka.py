@@ -35,7 +35,7 @@ from spark.streaming.limits import (
     PROBE_S,
     QUIET,
 )
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 # What a consumer knows of leaders is old soon: one that has failed since would be asked in vain.
 _ASKING = {"isolation.level": "read_committed", "metadata.max.age.ms": LEADERS_MS}
@@ -178,14 +178,14 @@ class KafkaSide:
         asked = self._admin.create_partitions(new, request_timeout=ANSWER_S)
         answered(asked[name], ANSWER_S)
 
-    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+    def log_starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
         return self._offsets(places, OFFSET_BEGINNING)
 
-    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def log_ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
         """Where committed records end (the last stable offset)."""
         return self._offsets(places, OFFSET_END)
 
-    def _offsets(self, places: Iterable[Place], spec: int) -> dict[Place, int]:
+    def _offsets(self, places: Iterable[Partition], spec: int) -> dict[Partition, int]:
         """`offsets_for_times` hands the two special times of ListOffsets to Kafka as they are. The
         admin client's `list_offsets` takes twenty times the CPU: a future for each partition.
         """
@@ -207,7 +207,7 @@ class KafkaSide:
             self._asking = fresh
         return found
 
-    def positions(self, group: str, places: Iterable[Place]) -> dict[Place, Position]:
+    def positions(self, group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
         """The committed offsets of `group`, for the places that have one."""
         wanted = [TopicPartition(*place) for place in places]
         if not wanted:
@@ -224,7 +224,7 @@ class KafkaSide:
                         )
             return found
 
-    def set_positions(self, group: str, positions: Mapping[Place, Position]) -> None:
+    def set_positions(self, group: str, positions: Mapping[Partition, Position]) -> None:
         """Commits the positions as they are, also backwards. The link must not run meanwhile."""
         if not positions:
             return
@@ -253,7 +253,7 @@ class KafkaSide:
         return Consumer({**self.settings, **own, **settings})
 
 
-def _asked(consumer: Consumer, places: Sequence[Place], spec: int) -> dict[Place, int]:
+def _asked(consumer: Consumer, places: Sequence[Partition], spec: int) -> dict[Partition, int]:
     consumer.poll(0)  # its errors are of no interest, and take room
     found = {}
     for part in parted(places, OFFSETS_AT_ONCE):

@@ -15,7 +15,7 @@ from keyway.clusters.core.names import Translation
 from spark.streaming.limits import BATCH_BYTES, BATCH_OVERHEAD_BYTES
 
 Settings = Mapping[str, Any]  # of librdkafka
-Place = tuple[str, int]  # topic as the source calls it, partition
+Partition = tuple[str, int]  # topic as the source calls it, partition
 
 RESULT_FIELDS = (
     ("topic", pyarrow.string()),
@@ -110,12 +110,12 @@ class Writing:
     client: Mapping[str, str]  # settings of librdkafka, with credentials
     targets: Mapping[str, str]  # topic on the source: topic on the target
     topic_ids: Mapping[str, str]  # on the source; stored with the position
-    expected: Mapping[Place, int]
-    ends: Mapping[Place, int]  # of the ranges that Spark reads: the positions of finished tasks
+    expected: Mapping[Partition, int]
+    ends: Mapping[Partition, int]  # of the ranges that Spark reads: the positions of finished tasks
     exactly_once: bool
     transaction_timeout_ms: int
     # Places of which this run has written nothing yet: a crash may have left unaccounted records.
-    taken_up: frozenset[Place] = frozenset()
+    taken_up: frozenset[Partition] = frozenset()
     generation: int = 0  # of the last switch of targets: a later one fences this task
     # Where transforms route: from names on the target to logical ones. None: no row is routed.
     routed: Translation | None = None

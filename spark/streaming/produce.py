@@ -50,7 +50,7 @@ from spark.streaming.orders import (
     RECORD_REFUSALS,
     REFUSALS,
     RESULT_SCHEMA,
-    Place,
+    Partition,
     Result,
     Settings,
     Taking,
@@ -95,7 +95,7 @@ def _copied(
         yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
 
-def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
+def passed(writing: Writing, places: Iterable[Partition]) -> list[Result]:
     """Moves the positions of places whose ranges held no record, as a task of each would do it. A
     task without rows does not know its partition, so the driver does this.
     """
@@ -106,7 +106,7 @@ def passed(writing: Writing, places: Iterable[Place]) -> list[Result]:
         kept.close()
 
 
-def places_of(results: Iterable[Result]) -> set[Place]:
+def places_of(results: Iterable[Result]) -> set[Partition]:
     return {(result["topic"], result["partition"]) for result in results}
 
 
@@ -155,7 +155,7 @@ class _Task:
         return self.tally, None
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> Partition:
         return self.topic, self.partition
 
     @property

@@ -12,12 +12,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 _VERSION = "v1"
 
 
-def batch_ends(checkpoint: Path, number: int) -> dict[Place, int]:
+def batch_ends(checkpoint: Path, number: int) -> dict[Partition, int]:
     """`number`: as `foreachBatch` gives it. Raises OSError, ValueError."""
     # A line each: the version, the state of the query, then the offsets of every source.
     version, _, offsets = (checkpoint / "offsets" / str(number)).read_text().splitlines()
@@ -30,6 +30,6 @@ def batch_ends(checkpoint: Path, number: int) -> dict[Place, int]:
     }
 
 
-def moved(ends: Mapping[Place, int], before: Mapping[Place, int]) -> set[Place]:
+def moved(ends: Mapping[Partition, int], before: Mapping[Partition, int]) -> set[Partition]:
     """The places that the batch reads. `before`: where the range of each begins, at the latest."""
     return {place for place, end in ends.items() if end > before.get(place, end)}

@@ -14,17 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from keyway.clusters.config import Cluster
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import ANSWER_S, UNREADABLE_SCANNED_MAX
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 
 OVERFLOW = "long overflow"  # what Spark says
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1_000
 
 
-def unreadable(side: KafkaSide, starts: Mapping[Place, int]) -> dict[Place, int]:
+def unreadable(side: KafkaSide, starts: Mapping[Partition, int]) -> dict[Partition, int]:
     """The offset of the first such record from `starts` on, for the places that have one. Raises
     KafkaException.
     """
-    found: dict[Place, int] = {}
+    found: dict[Partition, int] = {}
     with side.consumer("keyway-unreadable", enable_partition_eof=True) as consumer:
         asked = [TopicPartition(*place, TIMESTAMP_MS_MAX + 1) for place in starts]
         suspects = {
@@ -58,11 +58,14 @@ def told(partition: int, offset: int) -> str:
 
 
 def between(
-    session: SparkSession, cluster: Cluster, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    session: SparkSession,
+    cluster: Cluster,
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
 ) -> DataFrame:
     """The records of these places, up to `ends`."""
 
-    def offsets(by_place: Mapping[Place, int]) -> str:
+    def offsets(by_place: Mapping[Partition, int]) -> str:
         found: dict[str, dict[str, int]] = {}
         for topic, partition in ends:
             found.setdefault(topic, {})[str(partition)] = by_place[topic, partition]

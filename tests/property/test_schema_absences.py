@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from schema_dist.core.absences import Absences, Presence
 from schema_dist.core.limits import ABSENT_LOOKS_MIN, ABSENT_MS_MIN, LOOK_MS_MAX
-from schema_dist.core.model import Place, Version
+from schema_dist.core.model import SubjectVersion, Version
 
-PLACE: Place = ("a-value", Version(1))
+PLACE: SubjectVersion = ("a-value", Version(1))
 answers = st.lists(
     st.tuples(
         st.integers(0, 2 * LOOK_MS_MAX) | st.integers(0, ABSENT_MS_MIN // 2),

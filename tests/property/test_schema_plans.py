@@ -21,7 +21,6 @@ from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Ledger, entries_after, entries_before
 from schema_dist.core.model import (
     HardDelete,
-    Place,
     Reference,
     Register,
     Schema,
@@ -30,6 +29,7 @@ from schema_dist.core.model import (
     SetCompatibility,
     SetMode,
     SoftDelete,
+    SubjectVersion,
     Version,
     Write,
 )
@@ -48,7 +48,7 @@ from schema_dist.core.standing import Standing
 NAMES = pair_subjects(compile_pattern("{t}-{topic}", {"t": "acme"}), compile_pattern("{topic}.b"))
 HERE = [f"acme-{letter}-value" for letter in "abcde"]
 THERE = [f"{letter}.b-value" for letter in "abcde"]
-CONFIRMED: list[Mapping[Place, Presence] | None] = [
+CONFIRMED: list[Mapping[SubjectVersion, Presence] | None] = [
     None,
     {},
     {(subject, Version(1)): Presence.GONE for subject in THERE},
@@ -122,7 +122,7 @@ class World:
         wanted = Desired(source, NAMES, lambda subject: subject in self.follows)
         return Standing(wanted, target, self.ledger, hard=self.hard)
 
-    def plan(self, standing: Standing, confirmed: Mapping[Place, Presence] | None) -> Plan:
+    def plan(self, standing: Standing, confirmed: Mapping[SubjectVersion, Presence] | None) -> Plan:
         for _ in standing.catch_up():
             continue
         removals = Removals(
@@ -191,7 +191,7 @@ def seen(standing: Standing) -> object:
 
 @given(worlds, st.lists(steps, max_size=12), st.sampled_from(CONFIRMED))
 def test_following_changes_plans_what_planning_anew_does(
-    world: World, history: list[Step], confirmed: Mapping[Place, Presence] | None
+    world: World, history: list[Step], confirmed: Mapping[SubjectVersion, Presence] | None
 ) -> None:
     standing = world.standing()
     for of_source, of_target, writes, anew in history:

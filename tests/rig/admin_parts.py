@@ -18,7 +18,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import HeaderStart, RecordStart
 from gateway.core.wire.schema import Message
 from gateway.members.redis_table import TableUnavailable
-from gateway.operations.group_offsets import GroupOffsets, TopicAndPartition
+from gateway.operations.group_offsets import GroupOffsets, Partition
 from gateway.operations.lag import Lags
 from gateway.operations.oldest_records import OldestRecords
 from gateway.reading.record_times import Seen
@@ -47,7 +47,7 @@ class AdminCommits(ScriptedCommits):
     gate: asyncio.Event | None = None  # `commit` waits for it, after having committed
     answer_ms: int = 0
 
-    async def fetch_all(self, group: str) -> dict[TopicAndPartition, Committed]:
+    async def fetch_all(self, group: str) -> dict[Partition, Committed]:
         await asyncio.sleep(self.answer_ms / 1000)
         if self.failure is not None:
             raise self.failure

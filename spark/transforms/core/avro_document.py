@@ -114,7 +114,7 @@ def _starts(raw: bytes, item: Type, *, named: bool) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroPlace:
+class AvroLocation:
     document: AvroDocument
     holder: Node
     index: int
@@ -190,7 +190,7 @@ class AvroDocument:
             return self._data
         return self._root.opened()[0].encode()
 
-    def places(self, path: Path) -> list[AvroPlace]:
+    def places(self, path: Path) -> list[AvroLocation]:
         if self._root is None:
             self._root = _whole(self._data, self._kind)
         found = [(self._root, 0)]
@@ -202,7 +202,7 @@ class AvroDocument:
                 self.lacking |= not there and segment is not EVERY
                 below += there
             found = below
-        return [AvroPlace(self, holder, index) for holder, index in found]
+        return [AvroLocation(self, holder, index) for holder, index in found]
 
 
 def _below(node: Node, segment: Segment, path: Path) -> list[tuple[Node, int]]:

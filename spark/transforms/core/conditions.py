@@ -8,10 +8,10 @@ from decimal import Decimal
 from functools import lru_cache
 
 from spark.transforms.core.steps import Condition, Plain
-from spark.transforms.core.values import Number, Place, Shape, UnreadableRecord, Value, described
+from spark.transforms.core.values import Location, Number, Shape, UnreadableRecord, Value, described
 
 
-def fits(condition: Condition, places: Sequence[Place]) -> bool:
+def fits(condition: Condition, places: Sequence[Location]) -> bool:
     """Raises UnreadableRecord where numbers are asked for and something else is there."""
     values = [place.value for place in places]
     if condition.present is not None:

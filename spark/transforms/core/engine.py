@@ -34,7 +34,7 @@ from spark.transforms.core.steps import (
 )
 from spark.transforms.core.text_document import TextDocument
 from spark.transforms.core.times import EPOCH_UNITS, instant, written
-from spark.transforms.core.values import Document, Number, Place, Scalar, UnreadableRecord
+from spark.transforms.core.values import Document, Location, Number, Scalar, UnreadableRecord
 
 WIRE_HEADER = struct.Struct(">BI")  # magic 0, schema id
 _LOGICAL = {
@@ -177,7 +177,7 @@ class Engine:
                 assert_never(step)
         return True
 
-    def _edit(self, step: Mask | Drop | Timestamp, place: Place) -> None:
+    def _edit(self, step: Mask | Drop | Timestamp, place: Location) -> None:
         match step:
             case Mask():
                 self._mask(step, place)
@@ -194,7 +194,7 @@ class Engine:
         step: Mask | Rename | Drop | Timestamp | Condition,
         path: Path,
         draft: _Draft,
-    ) -> Sequence[Place]:
+    ) -> Sequence[Location]:
         document = draft.document(step.part)
         if document is None:
             return ()
@@ -207,7 +207,7 @@ class Engine:
             raise UnreadableRecord(f"{step.part} has no field {path}")
         return places
 
-    def _mask(self, step: Mask, place: Place) -> None:
+    def _mask(self, step: Mask, place: Location) -> None:
         value = place.value
         if value is None:
             return
@@ -297,7 +297,7 @@ class Engine:
         return found
 
 
-def _convert(step: Timestamp, place: Place) -> None:
+def _convert(step: Timestamp, place: Location) -> None:
     kind: Literal["long", "string"] = "long" if step.output.format in EPOCH_UNITS else "string"
     value = place.value
     if value is None:

@@ -85,7 +85,7 @@ class Container:
 
 
 @dataclass(slots=True, eq=False)  # not frozen: made for each field of each record
-class JsonPlace:
+class JsonLocation:
     document: JsonDocument
     holder: Container
     index: int
@@ -144,7 +144,7 @@ class JsonDocument:
             return self._data
         return self._root.text().encode("utf-8")
 
-    def places(self, path: Path) -> list[JsonPlace]:
+    def places(self, path: Path) -> list[JsonLocation]:
         if self._root is None:
             self._root = _whole(self._data)
         found = [(self._root, 0)]
@@ -156,7 +156,7 @@ class JsonDocument:
                 self.lacking |= not there and segment is not EVERY
                 below += there
             found = below
-        return [JsonPlace(self, holder, index) for holder, index in found]
+        return [JsonLocation(self, holder, index) for holder, index in found]
 
 
 def _below(inside: Container | Scalar, segment: Segment, path: Path) -> list[tuple[Container, int]]:

@@ -20,14 +20,14 @@ class TextDocument:
         self.changed = False
         self.lacking = False
 
-    def places(self, path: Path) -> list[TextPlace]:
+    def places(self, path: Path) -> list[TextLocation]:
         assert path == WHOLE, "refused when the pipeline was loaded"
         if self._root is None:
             try:
                 self._root = self._data.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise UnreadableRecord(f"not UTF-8 at byte {error.start}") from None
-        return [TextPlace(self)]
+        return [TextLocation(self)]
 
     def encode(self) -> bytes:
         if not self.changed or self._root is None:
@@ -46,7 +46,7 @@ class TextDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPlace:
+class TextLocation:
     document: TextDocument
 
     @property

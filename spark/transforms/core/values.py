@@ -66,7 +66,7 @@ def described(value: Value) -> str:
             return "null"
 
 
-class Place(Protocol):
+class Location(Protocol):
     """Where a path led: one field of an object or one element of an array."""
 
     @property
@@ -92,7 +92,7 @@ class Document(Protocol):
     """The last path led nowhere in some object: no such field, or null on the way. An array
     without elements lacks nothing."""
 
-    def places(self, path: Path) -> Sequence[Place]:
+    def places(self, path: Path) -> Sequence[Location]:
         """Where `path` leads, in the order of the record; nowhere if a field on the way is missing
         or null. Raises UnreadableRecord if the record is damaged, or if a field on the way has
         another shape than the path says.

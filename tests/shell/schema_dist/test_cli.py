@@ -118,7 +118,7 @@ def test_a_watch_tells_no_steps(
     monkeypatch.setattr(cli, "TOLD_EVERY_S", 0.001)
     looks = iter([commands.Answer(ok=True, fields={"targets": []})])
 
-    async def look(told: commands.Told) -> commands.Answer:
+    async def look(told: commands.OnStep) -> commands.Answer:
         told("asking the clusters")
         await asyncio.sleep(0.05)
         answer = next(looks, None)

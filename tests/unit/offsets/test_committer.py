@@ -15,7 +15,7 @@ from offsets.committer import Committer
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
-from offsets.core.switches import Told
+from offsets.core.switches import SwitchReport
 from offsets.errors import ClusterAway
 from offsets.options import Options
 from tests.rig.offsets_in_memory import (
@@ -213,7 +213,7 @@ def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
     """
     client = MemoryClient("B", now_ms=5_000)
     committer = committer_on(client)
-    switch = Told("B", 2, "B", generation=1, target="A", rewind=False, done=True)
+    switch = SwitchReport("B", 2, "B", generation=1, target="A", rewind=False, done=True)
     committer.board.write_told([switch])
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert row.refusals == (Refusal.UNFINISHED_SWITCH,)

@@ -204,7 +204,7 @@ def test_a_group_that_was_deleted_while_no_service_ran_is_told_as_deleted() -> N
     assert restarted(client, board) == 2
     del client.positions[PLACE]
     assert restarted(client, board) == 0
-    assert {place for (place, _), it in board.state.entries.items() if it.deleted} == {PLACE}
+    assert {place for (place, _), entry in board.state.entries.items() if entry.deleted} == {PLACE}
     del client.positions[other]
     client.unknown = {"shipping": Refused(Refusal.CLUSTER_AWAY, "no coordinator")}
     assert restarted(client, board) == 0

@@ -13,7 +13,7 @@ import pytest
 from keyway.clusters.config import ClustersConfig
 from offsets.board import BoardTopic
 from offsets.client import Partition
-from offsets.core.switches import Told
+from offsets.core.switches import SwitchReport
 from offsets.switches import Switches
 from tests.rig.offsets_in_memory import MemoryClient
 
@@ -24,7 +24,7 @@ CONFIG = ClustersConfig.model_validate(
     }
 )
 ORDER = {"target": "C", "generation": 1, "rewind": False}
-TOLD = Told("B", 2, "B", 1, "C", rewind=False, done=True)
+TOLD = SwitchReport("B", 2, "B", 1, "C", rewind=False, done=True)
 
 
 class Ends(MemoryClient):

@@ -15,7 +15,7 @@ from offsets.core.entries import (
     encode_entry,
     key_of,
 )
-from offsets.core.switches import SWITCH, Told, encode_told
+from offsets.core.switches import SWITCH, SwitchReport, encode_report
 
 PLACE, OTHER = ("billing", "orders", 0), ("billing", "orders", 1)
 SHOWN = b'{"version":%d}' % VERSION
@@ -76,8 +76,8 @@ def test_all_of_a_board_can_be_written_again() -> None:
     board.read(key_of(ROW, PLACE, "A"), b'{"version":%d,"new":7}' % VERSION)
     board.read(key_of(APPLIED, PLACE), encode_applied(Applied(7, "", "A", 5)))
     board.read(key_of(BOTH, (PLACE[0], "", 0)), SHOWN)
-    switch = Told("B", 2, "B", generation=1, target="A", rewind=False, done=True)
-    board.read(key_of(SWITCH, switch.place, switch.source), encode_told(switch))
+    switch = SwitchReport("B", 2, "B", generation=1, target="A", rewind=False, done=True)
+    board.read(key_of(SWITCH, switch.place, switch.source), encode_report(switch))
     for key, value in board.records():
         again.read(key, value)
     assert again == board

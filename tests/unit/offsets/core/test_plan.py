@@ -9,7 +9,16 @@ import pytest
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.core.entries import Applied, Entry
 from offsets.core.model import Progress, Stream
-from offsets.core.plan import Committed, Mode, Refusal, Row, Target, decide, is_due, mode_of
+from offsets.core.plan import (
+    Committed,
+    Mode,
+    Refusal,
+    Row,
+    TargetPartition,
+    decide,
+    is_due,
+    mode_of,
+)
 from offsets.core.translate import Located, Unsafe
 
 A = Stream("A", "topic", 0)
@@ -28,11 +37,11 @@ ENTRY = Entry(
     progress=Progress({A: 50}, {A: 50}),
     metadata="streams",
 )
-TARGET = Target(partitions=4, log_end=100, located=Located(40, 3, (), 850_000))
+TARGET = TargetPartition(partitions=4, log_end=100, located=Located(40, 3, (), 850_000))
 
 
 def decided(
-    target: Target = TARGET,
+    target: TargetPartition = TARGET,
     entry: Entry = ENTRY,
     mode: Mode = Mode.EXACT,
     *,
@@ -104,7 +113,7 @@ def test_auto_takes_exact_where_records_have_origins() -> None:
         (replace(TARGET, committed=Committed(30, committed_ms=2_000_000)), Refusal.OVERTAKEN),
     ],
 )
-def test_facts_of_the_target_refuse(changed: Target, refusal: Refusal) -> None:
+def test_facts_of_the_target_refuse(changed: TargetPartition, refusal: Refusal) -> None:
     assert decided(changed).refusals == (refusal,)
     assert not decided(changed).changes
 

@@ -9,7 +9,13 @@ import pytest
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
 from offsets.core.board import Board
 from offsets.core.entries import MalformedEntry, key_of
-from offsets.core.switches import SWITCH, Told, decode_told, encode_told, unfinished_subtrees
+from offsets.core.switches import (
+    SWITCH,
+    SwitchReport,
+    decode_report,
+    encode_report,
+    unfinished_subtrees,
+)
 
 
 def leaf(name: str) -> Node:
@@ -18,10 +24,10 @@ def leaf(name: str) -> Node:
 
 LOWER = Inner(Level(2), (leaf("B"), Inner(Level(1), (leaf("C"), leaf("D")))))
 TREE = build_tree(Inner(Level(3), (leaf("A"), LOWER)))
-ORDER = Told("A", 3, "A", generation=2, target="C", rewind=False, done=True, flags=4)
+ORDER = SwitchReport("A", 3, "A", generation=2, target="C", rewind=False, done=True, flags=4)
 
 
-def unfinished(*told: Told) -> set[str]:
+def unfinished(*told: SwitchReport) -> set[str]:
     return unfinished_subtrees({(switch.place, switch.source): switch for switch in told}, TREE)
 
 
@@ -42,7 +48,7 @@ def test_a_switch_that_copies_again_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize(
     "order", [replace(ORDER, level=7), replace(ORDER, cluster="X", source="X")]
 )
-def test_a_link_that_the_tree_does_not_have_any_more(order: Told) -> None:
+def test_a_link_that_the_tree_does_not_have_any_more(order: SwitchReport) -> None:
     assert unfinished(order) == set()
 
 
@@ -50,8 +56,8 @@ def test_a_switch_travels_and_is_news_once() -> None:
     board = Board()
     key = key_of(SWITCH, ORDER.place, ORDER.source)
     for _ in range(2):
-        board.read(key, encode_told(ORDER))
+        board.read(key, encode_report(ORDER))
     assert board.news() == [ORDER]
-    assert decode_told(ORDER.place, "A", encode_told(ORDER)) == ORDER
+    assert decode_report(ORDER.place, "A", encode_report(ORDER)) == ORDER
     with pytest.raises(MalformedEntry):
-        decode_told(ORDER.place, "A", b'{"version":2}')
+        decode_report(ORDER.place, "A", b'{"version":2}')

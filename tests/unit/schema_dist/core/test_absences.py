@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from schema_dist.core.absences import Absences, Presence
-from schema_dist.core.model import Place, Version
+from schema_dist.core.model import SubjectVersion, Version
 
-A: Place = ("a-value", Version(1))
-B: Place = ("b-value", Version(1))
+A: SubjectVersion = ("a-value", Version(1))
+B: SubjectVersion = ("b-value", Version(1))
 GONE, DELETED, LIVE = Presence.GONE, Presence.DELETED, Presence.LIVE
 
 

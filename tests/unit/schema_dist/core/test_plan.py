@@ -16,7 +16,6 @@ from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Ledger, SettingEntry, VersionEntry
 from schema_dist.core.model import (
     HardDelete,
-    Place,
     Reason,
     Reference,
     Register,
@@ -26,6 +25,7 @@ from schema_dist.core.model import (
     SetCompatibility,
     SetMode,
     SoftDelete,
+    SubjectVersion,
     Version,
     Write,
 )
@@ -77,7 +77,7 @@ def planned(
     contexts: bool = False,
     follows: str = "",
     hard: bool = True,
-    confirmed: Mapping[Place, Presence] | None = None,
+    confirmed: Mapping[SubjectVersion, Presence] | None = None,
     ask: bool = True,
 ) -> Plan:
     standing = Standing(

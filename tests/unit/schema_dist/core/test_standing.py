@@ -13,7 +13,14 @@ from schema_dist.core.compare import fingerprint
 from schema_dist.core.contents import SETTINGS, Contents
 from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Ledger, VersionEntry
-from schema_dist.core.model import Place, Reference, Schema, SchemaId, SchemaVersion, Version
+from schema_dist.core.model import (
+    Reference,
+    Schema,
+    SchemaId,
+    SchemaVersion,
+    SubjectVersion,
+    Version,
+)
 from schema_dist.core.plan import Plan, Removals
 from schema_dist.core.standing import Standing
 
@@ -26,7 +33,7 @@ def version(subject: str, number: int, *refers_to: str) -> SchemaVersion:
     return SchemaVersion(subject=subject, version=Version(1), id=SchemaId(number), schema=schema)
 
 
-def place(subject: str) -> Place:
+def place(subject: str) -> SubjectVersion:
     return subject, Version(1)
 
 
@@ -42,7 +49,7 @@ class Followed:
         wanted = Desired(self.source, SAME, self._follows)
         return Standing(wanted, self.target, Ledger(), hard=False)
 
-    def plan(self) -> tuple[set[Place], Plan]:
+    def plan(self) -> tuple[set[SubjectVersion], Plan]:
         plans = []
         for standing in (self._standing, self._fresh()):
             for _ in standing.catch_up():
@@ -109,7 +116,7 @@ class Compared:
         ]
         self.ledger.apply(entries)
 
-    def open(self) -> set[Place]:
+    def open(self) -> set[SubjectVersion]:
         for _ in self.standing.catch_up():
             continue
         return self.standing.open

@@ -29,7 +29,7 @@ from spark.links.surveyor import Surveyor
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
-from spark.streaming.orders import Place, Result
+from spark.streaming.orders import Partition, Result
 from tests.rig.link_status import Kept
 
 C1, C2 = ClusterName("c1"), ClusterName("c2")
@@ -74,7 +74,7 @@ class Side:
 
     name: str
     ids: dict[str, str] = field(default_factory=dict)
-    committed: dict[Place, Position] = field(default_factory=dict)
+    committed: dict[Partition, Position] = field(default_factory=dict)
     partitions: int = 2
     created: int = 0
     copies: set[str] = field(default_factory=set)  # topics with copies of the link's records
@@ -121,22 +121,22 @@ class Side:
         del self.ids[name]
         self.committed = {place: at for place, at in self.committed.items() if place[0] != name}
 
-    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+    def log_starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(self._with_leaders(places), 0)
 
-    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def log_ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
         return dict.fromkeys(self._with_leaders(places), COPIED)
 
-    def _with_leaders(self, places: Iterable[Place]) -> list[Place]:
+    def _with_leaders(self, places: Iterable[Partition]) -> list[Partition]:
         asked = list(places)
         if any(self.leaderless.get(topic) == partition for topic, partition in asked):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return asked
 
-    def positions(self, _group: str, places: Iterable[Place]) -> dict[Place, Position]:
+    def positions(self, _group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
         return {place: self.committed[place] for place in places if place in self.committed}
 
-    def set_positions(self, _group: str, positions: Mapping[Place, Position]) -> None:
+    def set_positions(self, _group: str, positions: Mapping[Partition, Position]) -> None:
         self.committed |= positions
 
 
@@ -171,7 +171,7 @@ class World:
 @pytest.fixture(autouse=True)
 def look_at_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(
-        target: Side, _group: str, _source: str, places: Iterable[Place], _: object
+        target: Side, _group: str, _source: str, places: Iterable[Partition], _: object
     ) -> object:
         return {topic: REASON for topic, _ in places if topic in target.copies}
 
@@ -459,9 +459,9 @@ def test_records_before_one_that_is_left_out_are_copied_first(
     run = world.process()
     plan = run._survey()
     begun, plan = run._starts(plan)
-    passed: list[dict[Place, int]] = []
+    passed: list[dict[Partition, int]] = []
 
-    def note(_writing: object, places: dict[Place, int]) -> list[Result]:
+    def note(_writing: object, places: dict[Partition, int]) -> list[Result]:
         passed.append(places)
         return []
 

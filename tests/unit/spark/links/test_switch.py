@@ -18,7 +18,7 @@ from spark.links.switch import create_missing, standing
 from spark.links.unforwarded import Subtree, Windows, compare_into, subtree_now
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
-from spark.streaming.orders import Place
+from spark.streaming.orders import Partition
 from tests.rig.link_status import Kept
 
 A, B, C = ClusterName("a"), ClusterName("b"), ClusterName("c")
@@ -64,7 +64,7 @@ class Side:
             raise KafkaException(KafkaError(code))
         self.told[name] = ("made", 1)
 
-    def log_ends(self, places: Sequence[Place]) -> dict[Place, int]:
+    def log_ends(self, places: Sequence[Partition]) -> dict[Partition, int]:
         assert not {topic for topic, _ in places} & self.leaderless.keys(), "that would fail"
         return dict.fromkeys(places, 0)
 

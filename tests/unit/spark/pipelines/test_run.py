@@ -16,7 +16,7 @@ from spark.pipelines import run
 from spark.pipelines.config import load_pipeline
 from spark.pipelines.run import PipelineRun, _Work
 from spark.streaming.core.survey import Topic
-from spark.streaming.orders import Place, Result
+from spark.streaming.orders import Partition, Result
 
 FILE = """\
 name: short
@@ -27,7 +27,7 @@ steps:
   - drop: {paths: [hour]}
 """
 WORK = _Work(Topic("flights", "id", 2, {}), "flights", {0: 0, 1: 0})
-ENDS: dict[Place, int] = {("flights", 0): 100, ("flights", 1): 100}
+ENDS: dict[Partition, int] = {("flights", 0): 100, ("flights", 1): 100}
 
 
 @pytest.fixture
