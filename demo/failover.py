@@ -32,10 +32,10 @@ from gateway.embedded.jars import KAFKA_VERSION, build_dir, java
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, kill_child, start_child, stop_child, wait_until
 from keyway.clusters.config import ClustersConfig, load
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.core.entries import Entry
 from offsets.core.model import Stream
+from offsets.state_topic import StateTopic
 
 TOPIC = "flights"
 STOCK, SHARED = "gate-desks", "trackers"
@@ -275,16 +275,16 @@ def _wait_for_records(side: Side, count: int) -> None:
 def _entries(config: ClustersConfig, on: str) -> dict[str, dict[int, Entry]]:
     """The newest entries from elsewhere, by group and partition, as its topic has them."""
     client = ClusterClient(config.cluster(on))
-    board = BoardTopic(client)
+    state_topic = StateTopic(client)
     found: dict[str, dict[int, Entry]] = {STOCK: {}, SHARED: {}}
     try:
-        board.read(for_s=60)
-        for place in {place for place, _ in board.state.entries}:
-            entry = board.state.newest(place, besides=on)
+        state_topic.read(for_s=60)
+        for place in {place for place, _ in state_topic.state.entries}:
+            entry = state_topic.state.newest(place, besides=on)
             if entry is not None and entry.group in found:
                 found[entry.group][entry.partition] = entry
     finally:
-        board.close()
+        state_topic.close()
     return found
 
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from offsets.board import BoardTopic
 from offsets.core.entries import Entry, GroupPartition
 from offsets.limits import LOGGED_PLACES_MAX
+from offsets.state_topic import StateTopic
 
 log = structlog.get_logger("keyway.offsets")
 
 
 @dataclass(slots=True)
 class Activity:
-    board: BoardTopic
+    state_topic: StateTopic
     now_ms: Callable[[], int]
     _since: dict[str, tuple[bool, int]] = field(default_factory=dict)  # at work, since when
     # Offsets elsewhere at the last look.
@@ -37,10 +37,10 @@ class Activity:
             if at_work and went_on and entry.committed_ms > since + both_ms:
                 both.add(entry.group)
             self._seen[entry.place] = entry.offset
-        fresh = sorted(both - self.board.state.both)
+        fresh = sorted(both - self.state_topic.state.both)
         if fresh:
             log.warning("groups_at_work_on_both", groups=fresh[:LOGGED_PLACES_MAX])
-            self.board.write_both(fresh, both=True)
+            self.state_topic.write_both(fresh, both=True)
 
     def rested(self, group: str, empty_ms: int) -> bool:
         """Whether the group has had no members for `empty_ms`."""

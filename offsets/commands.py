@@ -12,7 +12,6 @@ from typing import Any
 from keyway.clusters.config import ClustersConfig
 from keyway.kafka.asking import Asking, Away
 from keyway.service import wall_ms
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient
 from offsets.commits import TailedCommits
 from offsets.committer import Committer
@@ -20,9 +19,10 @@ from offsets.core.plan import Row
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.options import Options
 from offsets.partitions import Partitions
+from offsets.state_topic import StateTopic
 
 READ_S_MAX = 3_600.0  # all partitions of a group's topics, from their starts
-BOARD_S_MAX = 120.0
+STATE_S_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,10 @@ class Decisions:
 
     def __init__(self, config: ClustersConfig, cluster: str | None = None) -> None:
         asked = config.clusters if cluster is None else (config.cluster(cluster),)
-        self._boards = {each.name: BoardTopic(ClusterClient(each)) for each in asked}
-        self._asking = Asking({name: partial(_read, board) for name, board in self._boards.items()})
+        self._state_topics = {each.name: StateTopic(ClusterClient(each)) for each in asked}
+        self._asking = Asking(
+            {name: partial(_read, state_topic) for name, state_topic in self._state_topics.items()}
+        )
 
     def look(self, *, within_s: float | None = None) -> Status:
         """`within_s`: as in Asking.look."""
@@ -66,16 +68,16 @@ class Decisions:
         return Status(tuple(rows), tuple(away))
 
 
-def _read(board: BoardTopic) -> list[dict[str, Any]] | Away:
-    name = board.client.name
+def _read(state_topic: StateTopic) -> list[dict[str, Any]] | Away:
+    name = state_topic.client.name
     try:
-        if not board.read(for_s=BOARD_S_MAX):
+        if not state_topic.read(for_s=STATE_S_MAX):
             return Away("its topic could not be read to the end")
     except OffsetsError as error:
         return Away(str(error).removeprefix(f"{name}: "))
     rows: list[dict[str, Any]] = []
-    for (place, source), row in sorted(board.state.rows.items()):
-        entry = board.state.newest(place, besides=name)
+    for (place, source), row in sorted(state_topic.state.rows.items()):
+        entry = state_topic.state.newest(place, besides=name)
         if entry is not None and entry.source == source:
             rows.append({"cluster": name, **row})
     return rows
@@ -89,19 +91,19 @@ def _committer(
     OffsetsError.
     """
     client = ClusterClient(config.cluster(target))
-    board = BoardTopic(client)
+    state_topic = StateTopic(client)
     partitions = Partitions(client, seals=config.seals())
     source = TailedCommits(client, lambda name: client.group_of(name) == group)
     committer = Committer(
         client=client,
         partitions=partitions,
-        board=board,
+        state_topic=state_topic,
         options=options,
         now_ms=wall_ms,
         tree=config.checked_tree(),
     )
     try:
-        if not board.read(for_s=BOARD_S_MAX):
+        if not state_topic.read(for_s=STATE_S_MAX):
             raise ClusterAway(f"{target}: its topic could not be read to the end")
         entries = committer.entries([group])
         if not entries:
@@ -128,12 +130,12 @@ def _committer(
     finally:
         source.close()
         partitions.close()
-        board.close()
+        state_topic.close()
 
 
 def _read_to_the_end(source: TailedCommits) -> bool:
     """False: nobody can tell when a commit was made. Raises ClusterAway."""
-    until = time.monotonic() + BOARD_S_MAX
+    until = time.monotonic() + STATE_S_MAX
     try:
         while True:
             source.poll()

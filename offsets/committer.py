@@ -21,7 +21,6 @@ import structlog
 from keyway.clusters.core.tree import Tree
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.activity import Activity
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import CommitSource
 from offsets.core.entries import (
@@ -42,6 +41,7 @@ from offsets.core.translate import Located, first_at_or_after, locate, may_repea
 from offsets.limits import LOGGED_PLACES_MAX
 from offsets.options import Options
 from offsets.partitions import Partitions
+from offsets.state_topic import StateTopic
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -72,7 +72,7 @@ class Committer:
 
     client: ClusterClient
     partitions: Partitions
-    board: BoardTopic
+    state_topic: StateTopic
     options: Options
     now_ms: Callable[[], int]
     tree: Tree
@@ -88,19 +88,21 @@ class Committer:
     activity: Activity = field(init=False)
 
     def __post_init__(self) -> None:
-        self.activity = Activity(self.board, self.now_ms)
+        self.activity = Activity(self.state_topic, self.now_ms)
 
     def entries(self, groups: Iterable[str]) -> list[Entry]:
         """The newest entry from elsewhere for each place of `groups`."""
         wanted = set(groups)
-        return self.entries_of([place for place in self.board.state.places if place[0] in wanted])
+        return self.entries_of(
+            [place for place in self.state_topic.state.places if place[0] in wanted]
+        )
 
     def entries_of(self, places: Iterable[GroupPartition]) -> list[Entry]:
-        """The same for `places`. An entry stays on the board when its group does not follow any
-        more, and must not move that group.
+        """The same for `places`. An entry stays on the state topic when its group does not follow
+        any more, and must not move that group.
         """
         found = (
-            self.board.state.newest(place, besides=self.client.name)
+            self.state_topic.state.newest(place, besides=self.client.name)
             for place in places
             if self.follows(place)
         )
@@ -121,7 +123,7 @@ class Committer:
         self._unknown = {}
         now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
-        self._switching = unfinished_subtrees(self.board.state.switches, self.tree)
+        self._switching = unfinished_subtrees(self.state_topic.state.switches, self.tree)
         kept = {
             entry.place: self._kept(entry, active, now.get(entry.place), keep=not ask)
             for entry in entries
@@ -166,22 +168,22 @@ class Committer:
             self.facts.get(entry.topic),
             self.client.group_here(entry.group) in active,
             self.activity.rested(entry.group, self.options.empty_ms),
-            entry.group in self.board.state.both,
+            entry.group in self.state_topic.state.both,
             entry.source in self._switching,
             now,
-            self.board.state.applied.get(entry.place),
+            self.state_topic.state.applied.get(entry.place),
         )
         return state, end
 
     def _stood(self, entry: Entry, active: set[str], now: Committed | None) -> Row | None:
-        """After a restart: the row on the board, if its commit was made and the group still stands
-        there.
+        """After a restart: the row on the state topic, if its commit was made and the group still
+        stands there.
         """
-        applied = self.board.state.applied.get(entry.place)
-        shown = self.board.state.rows.get((entry.place, entry.source))
+        applied = self.state_topic.state.applied.get(entry.place)
+        shown = self.state_topic.state.rows.get((entry.place, entry.source))
         if applied is None or shown is None or now is None:
             return None
-        if entry.group in self.board.state.both or entry.source in self._switching:
+        if entry.group in self.state_topic.state.both or entry.source in self._switching:
             return None
         if self.client.group_here(entry.group) in active:
             return None
@@ -316,10 +318,10 @@ class Committer:
             create_time=facts is None or facts.create_time,
             active=here in active,
             rested=self.activity.rested(entry.group, self.options.empty_ms),
-            both=entry.group in self.board.state.both,
+            both=entry.group in self.state_topic.state.both,
             switching=entry.source in self._switching,
             committed=now,
-            applied=self.board.state.applied.get(entry.place),
+            applied=self.state_topic.state.applied.get(entry.place),
             located=located,
             first=found if isinstance(found, int) else None,
             indexed=index is not None,
@@ -354,7 +356,7 @@ class Committer:
         origin is later than any life that the window had here, so the gateway believes it, whatever
         its store holds (dispatcher/core/stored/reconcile.py).
         """
-        applied = self.board.state.applied.get(entry.place)
+        applied = self.state_topic.state.applied.get(entry.place)
         if applied is not None and applied.offset == offset:
             origin = settled_metadata.read_times(offset, applied.metadata).origin
             same = encoded(entry, offset, ranges, origin)
@@ -379,13 +381,13 @@ class Committer:
         rows = self._looked_at(entries, self.plan(entries, ask=False))
         chosen = [row for row in rows if self._is_due(row)]
         if chosen:
-            self.board.write_applied(
+            self.state_topic.write_applied(
                 {place_of(row): _applied(row, flags[place_of(row)]) for row in chosen}
             )
         refused = {place_of(row): row for row in self._commit(chosen) if row.refusals}
         if self.options.force:  # an operator has decided
-            moved = {row.group for row in chosen} & self.board.state.both
-            self.board.write_both(sorted(moved), both=False)
+            moved = {row.group for row in chosen} & self.state_topic.state.both
+            self.state_topic.write_both(sorted(moved), both=False)
         rows = [refused.get(place_of(row), row) for row in rows]
         self._report(rows, [row for row in chosen if place_of(row) not in refused])
         return rows
@@ -412,7 +414,7 @@ class Committer:
         return row.changes and not self._is_there(row)
 
     def _is_there(self, row: Row) -> bool:
-        applied = self.board.state.applied.get(place_of(row))
+        applied = self.state_topic.state.applied.get(place_of(row))
         return (
             row.stood is not None
             and applied is not None
@@ -445,7 +447,8 @@ class Committer:
         """Rows that changed become records that `status` shows; they are logged once."""
         changed = [row for row in rows if self.rows.get(place_of(row)) != row]
         self.rows |= {place_of(row): row for row in changed}
-        self.board.write_rows(changed)  # without those that stand there since before a restart
+        # Without the rows that stand there since before a restart.
+        self.state_topic.write_rows(changed)
         if committed:
             shown = [
                 f"{row.group} {row.topic}-{row.partition} {row.old} -> {row.new}"

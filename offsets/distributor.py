@@ -20,7 +20,6 @@ from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.tree import Distributor as Link
 from keyway.clusters.core.tree import Flags
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, Refused, TopicFacts
 from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
@@ -38,6 +37,7 @@ from offsets.core.translate import (
 from offsets.errors import OffsetsError
 from offsets.limits import PLACES_AT_ONCE
 from offsets.partitions import Partitions
+from offsets.state_topic import StateTopic
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -49,7 +49,7 @@ class Distributor:
     client: ClusterClient
     source: CommitSource
     partitions: Partitions
-    board: BoardTopic
+    state_topic: StateTopic
     settings: OffsetsSection
     linked: Callable[[str], bool]
     wanted_topic: Callable[[str], bool]
@@ -94,12 +94,12 @@ class Distributor:
         return group, topic, change.partition
 
     def _lost(self) -> set[GroupPartition]:
-        """Places on the board whose commits were deleted while no service ran: the source tells
-        nothing of them, once their tombstones are compacted away, too. Kafka is asked for each of
-        their groups by name. Raises ClusterAway.
+        """Places on the state topic whose commits were deleted while no service ran: the source
+        tells nothing of them, once their tombstones are compacted away, too. Kafka is asked for
+        each of their groups by name. Raises ClusterAway.
         """
         here: dict[GroupPartition, GroupPlace] = {}
-        for (place, name), entry in self.board.state.entries.items():
+        for (place, name), entry in self.state_topic.state.entries.items():
             at = self._here(place)
             if name != self.client.name or entry.deleted or at is None or place in self.waiting:
                 continue
@@ -116,17 +116,17 @@ class Distributor:
     def _delete(self) -> None:
         gone, name = [], self.client.name
         for place in self._deleted:
-            known = self.board.state.entries.get((place, name))
+            known = self.state_topic.state.entries.get((place, name))
             if known is not None and not known.deleted:
                 gone.append(Entry(*place, name, self.now_ms(), deleted=True))
-        self.board.write_told(gone)
+        self.state_topic.write_told(gone)
         self._deleted.clear()
 
     def _is_told(self, place: GroupPartition, commit: OffsetCommitted) -> bool:
-        """Its entry is on the board, as after a restart. `_look_again` sees whether it still holds,
-        from where the log ended then.
+        """Its entry is on the state topic, as after a restart. `_look_again` sees whether it still
+        holds, from where the log ended then.
         """
-        entry = self.board.state.entries.get((place, self.client.name))
+        entry = self.state_topic.state.entries.get((place, self.client.name))
         if entry is None or entry.deleted or entry.key_shared:
             return False
         if (entry.offset, entry.metadata) != (commit.offset, without_flags(commit.metadata)):
@@ -142,9 +142,11 @@ class Distributor:
         now, name = self.now_ms(), self.client.name
         if not self._again and now - self._again_ms >= self.settings.refresh_ms:
             self._again_ms = now
-            self._again = [place for place, source in self.board.state.entries if source == name]
+            self._again = [
+                place for place, source in self.state_topic.state.entries if source == name
+            ]
         for place in self._again[-PLACES_AT_ONCE:]:
-            entry = self.board.state.entries.get((place, name))
+            entry = self.state_topic.state.entries.get((place, name))
             if entry is not None and not entry.deleted and place not in self.waiting:
                 self._look_at(place, entry)
         del self._again[-PLACES_AT_ONCE:]
@@ -214,7 +216,7 @@ class Distributor:
             del self.waiting[place]
         fresh: list[Entry] = []
         for entry in self._entries():
-            if _is_news(entry, self.board.state.entries.get((entry.place, self.client.name))):
+            if _is_news(entry, self.state_topic.state.entries.get((entry.place, self.client.name))):
                 fresh.append(entry)
             else:
                 self._done(entry)
@@ -222,7 +224,7 @@ class Distributor:
             # A topic may have been deleted and created again since its index was read.
             self.partitions.look({entry.place[1:] for entry in fresh})
             fresh = [entry for entry in fresh if self.partitions.index(entry.place[1:]) is not None]
-        self.board.write_told(fresh)
+        self.state_topic.write_told(fresh)
         for entry in fresh:
             self._done(entry)
         return len(fresh)
@@ -232,7 +234,7 @@ class Distributor:
         self._at_end[entry.place] = entry.log_end
 
     def _is_copy(self, place: GroupPartition, commit: OffsetCommitted) -> bool:
-        applied: Applied | None = self.board.state.applied.get(place)
+        applied: Applied | None = self.state_topic.state.applied.get(place)
         return applied is not None and applied.made(commit.offset, commit.metadata)
 
     def _entries(self) -> list[Entry]:
@@ -305,13 +307,13 @@ def _bare(entry: Entry) -> Entry:
 
 @dataclass(slots=True)
 class Forwarder:
-    """Takes entries from one cluster to the next, at one level of the tree. `boards`: those of the
-    link's targets, in their order; the first that answers is written to. Each forwarder has a
-    thread of its own, so a target that is away holds up nothing else.
+    """Takes entries from one cluster to the next, at one level of the tree. `state_topics`: those
+    of the link's targets, in their order; the first that answers is written to. Each forwarder has
+    a thread of its own, so a target that is away holds up nothing else.
     """
 
     link: Link
-    boards: Sequence[BoardTopic]
+    state_topics: Sequence[StateTopic]
     identified: Callable[[str], None]  # of a target, before it is written to
     due: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(default_factory=dict)
     error: str = ""
@@ -327,10 +329,10 @@ class Forwarder:
         }
         if not self.due:
             return 0
-        for board in self.boards:
+        for state_topic in self.state_topics:
             try:
-                self.identified(board.client.name)
-                board.write_told(self.due.values())
+                self.identified(state_topic.client.name)
+                state_topic.write_told(self.due.values())
             except OffsetsError as error:
                 if str(error) != self.error:
                     log.warning("entries_wait", level=self.link.level, reason=str(error))

@@ -20,7 +20,6 @@ from keyway.clusters.core.internal import OWN_GROUPS
 from keyway.clusters.core.tree import ClusterName
 from keyway.kafka.identities import Identities
 from keyway.service import wall_ms
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.commits import CommitSource, ListedCommits, TailedCommits
 from offsets.committer import Committer
@@ -34,11 +33,12 @@ from offsets.limits import DELETED_KEPT_MS, LOOKED_AT_ONCE, PARTITIONS_MAX, PLAC
 from offsets.metrics import Metrics
 from offsets.options import Options
 from offsets.partitions import Partitions
+from offsets.state_topic import StateTopic
 from offsets.switches import Switches
 
 log = structlog.get_logger("keyway.offsets")
 
-BOARD_READ_S = 5.0
+STATE_READ_S = 5.0
 
 
 def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[str], bool]:
@@ -69,7 +69,7 @@ class Service:
         self.settings = config.offsets
         self.client = ClusterClient(cluster)
         self.metrics = Metrics()
-        self.board = BoardTopic(self.client)
+        self.state_topic = StateTopic(self.client)
         file = IndexFile(self.settings.state_directory / f"offsets-{name}.sqlite", config.seals())
         self.partitions = Partitions(
             self.client, seals=config.seals(), file=file, wait_ms=self.settings.interval_ms
@@ -80,7 +80,7 @@ class Service:
             client=self.client,
             source=source,
             partitions=self.partitions,
-            board=self.board,
+            state_topic=self.state_topic,
             settings=self.settings,
             linked=self._linked,
             wanted_topic=config.topics.takes,
@@ -89,14 +89,14 @@ class Service:
         self.committer = Committer(
             client=self.client,
             partitions=self.partitions,
-            board=self.board,
+            state_topic=self.state_topic,
             options=Options.of(self.settings),
             now_ms=wall_ms,
             tree=config.checked_tree(),
             source=source,
             follows=self._follows,
         )
-        self.switches = Switches(config, self.client, self.board)
+        self.switches = Switches(config, self.client, self.state_topic)
         self._identities = Identities(config)
         self._forwarders = _forwarders(config, cluster, self._identified)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
@@ -110,7 +110,7 @@ class Service:
         self._turns: list[Partition] = []  # left of the present look at all
         self._links_seen = False
         self._error = ""
-        self._board_awaited = False  # it was said that the topic takes long to read
+        self._state_awaited = False  # it was said that the topic takes long to read
 
     def _source(self, *, listed: bool) -> CommitSource:
         if listed:
@@ -164,30 +164,30 @@ class Service:
 
     def round(self) -> None:
         """Raises ClusterAway, NotReadable."""
-        self.board.ensure()
-        if not self.board.read(for_s=BOARD_READ_S):
-            return self._wait_for_board()
+        self.state_topic.ensure()
+        if not self.state_topic.read(for_s=STATE_READ_S):
+            return self._wait_for_state()
         self._poll()
-        if not self.board.read(for_s=BOARD_READ_S):  # what was applied here, to judge commits
-            return self._wait_for_board()
-        # Behind all reading of the board: a topic that was not asked for would count as missing.
+        if not self.state_topic.read(for_s=STATE_READ_S):  # what was applied here, to judge commits
+            return self._wait_for_state()
+        # Behind all reading of the state: a topic that was not asked for would count as missing.
         self._refresh()
         self.partitions.read()
         self.metrics.distributed.inc(self.distributor.distribute())
-        changed = {place for place, _ in self.board.state.changed}
+        changed = {place for place, _ in self.state_topic.state.changed}
         self._forward()
         self._decide(changed)
         self.partitions.save()
         self.metrics.behind.set(self.partitions.behind)
         self.metrics.doubted.set(self.partitions.doubted)
 
-    def _wait_for_board(self) -> None:
-        """Before the board is read to its end, older entries and the committer's own commits would
-        count as news.
+    def _wait_for_state(self) -> None:
+        """Before the state topic is read to its end, older entries and the committer's own commits
+        would count as news.
         """
-        if not self._board_awaited:
-            log.warning("board_is_being_read", cluster=self.client.name)
-        self._board_awaited = True
+        if not self._state_awaited:
+            log.warning("state_topic_is_being_read", cluster=self.client.name)
+        self._state_awaited = True
 
     def _poll(self) -> None:
         try:
@@ -208,12 +208,12 @@ class Service:
         due = due or bool(left)
         changed = {
             record.place
-            for record in self.board.state.changed.values()
+            for record in self.state_topic.state.changed.values()
             if isinstance(record, Entry)
         }
         if not (due or changed or self.distributor.waiting):
             return
-        told = self.board.state.places if due else changed
+        told = self.state_topic.state.places if due else changed
         wanted = self.distributor.wanted() | {place[1:] for place in told}
         topics = {topic for topic, _ in wanted}
         turn = self._turn(wanted) if due else []
@@ -236,7 +236,7 @@ class Service:
         ]
         self._follow(there)
         if due:
-            if self.board.write_tombstones(wall_ms() - DELETED_KEPT_MS):
+            if self.state_topic.write_tombstones(wall_ms() - DELETED_KEPT_MS):
                 self._forget()
             self.switches.look()
             self._refreshed = now
@@ -257,7 +257,7 @@ class Service:
         self.partitions.follow(partitions[:PARTITIONS_MAX], self.distributor.facts)
 
     def _forward(self) -> None:
-        news = self.board.state.news()
+        news = self.state_topic.state.news()
         for at, forwarder in enumerate(self._forwarders):
             waiting, underway = self._waiting[at], self._underway.get(at)
             waiting += news
@@ -268,8 +268,8 @@ class Service:
                 waiting.clear()
 
     def _forget(self) -> None:
-        """Drops what is kept about groups and partitions that have left the board."""
-        live = set(self.board.state.places)
+        """Drops what is kept about groups and partitions that have left the state topic."""
+        live = set(self.state_topic.state.places)
         gone = self._looked.keys() - live
         for place in gone:
             del self._looked[place]
@@ -311,12 +311,12 @@ class Service:
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
         for forwarder in self._forwarders:
-            for board in forwarder.boards:
-                board.close()
+            for state_topic in forwarder.state_topics:
+                state_topic.close()
         self.distributor.close()
         self.switches.close()
         self.partitions.close()
-        self.board.close()
+        self.state_topic.close()
 
 
 def _forwarders(
@@ -327,7 +327,7 @@ def _forwarders(
         Forwarder(
             link,
             [
-                BoardTopic(ClusterClient(config.cluster(target)), remember=False)
+                StateTopic(ClusterClient(config.cluster(target)), remember=False)
                 for target in link.targets
             ],
             identified,

@@ -11,10 +11,10 @@ from typing import Any
 
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.tree import ClusterName, Distributor, Tree
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient, Partition
 from offsets.core.switches import SwitchReport, orders
 from offsets.limits import STATUS_READ_S_MAX
+from offsets.state_topic import StateTopic
 
 # Keys of the topic: spark/links/status.py.
 _LINK, _TOPIC, _SWITCH, _LEFT = "link", "topic", "switch", "left"
@@ -23,9 +23,11 @@ _LINK, _TOPIC, _SWITCH, _LEFT = "link", "topic", "switch", "left"
 class Switches:
     """`close` it."""
 
-    def __init__(self, config: ClustersConfig, client: ClusterClient, board: BoardTopic) -> None:
+    def __init__(
+        self, config: ClustersConfig, client: ClusterClient, state_topic: StateTopic
+    ) -> None:
         self._client = client
-        self._board = board
+        self._state_topic = state_topic
         self._tree: Tree = config.checked_tree()
         self._name = ClusterName(client.name)
         self._status: dict[str, dict[str, Any]] = {}
@@ -45,10 +47,10 @@ class Switches:
             there = self._topic.exists()
             if there and not self._topic.read(self._take, for_s=STATUS_READ_S_MAX):
                 return
-        known = self._board.state.switches
+        known = self._state_topic.state.switches
         told = [*self._ordered(), *self._through()]
         news = [order for order in told if known.get((order.place, order.source)) != order]
-        self._board.write_told(news)
+        self._state_topic.write_told(news)
 
     def _ordered(self) -> list[SwitchReport]:
         """What an operator has ordered for the links of this cluster."""
@@ -77,7 +79,7 @@ class Switches:
         here after the switch.
         """
         found = []
-        known = self._board.state.switches
+        known = self._state_topic.state.switches
         for order, link in orders(list(known.values()), self._tree):
             if self._name not in link.allowed or self._name == order.target or not order.done:
                 continue

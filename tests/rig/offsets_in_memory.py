@@ -1,6 +1,6 @@
 """The offsets of one cluster without Kafka: a client whose commits can fail, logs of one length.
 
-Only the requests to Kafka are replaced: board, index, searches and plans are the real ones.
+Only the requests to Kafka are replaced: state topic, index, searches and plans are the real ones.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class MemoryClient(ClusterClient):
 
 
 class MemoryTopic(CompactedTopic):
-    """The board reads its own writes by itself."""
+    """The state topic reads its own writes by itself."""
 
     def exists(self) -> bool:
         return True

@@ -44,7 +44,7 @@ def _commit(size: Size, config: ClustersConfig, offset: int, groups: int) -> Non
 
 def _applied(service: Service, offset: int) -> int:
     """How many places of B stand at `offset`, by the committer's word. Others may work there."""
-    applied = service.board.state.applied.items()
+    applied = service.state_topic.state.applied.items()
     return sum(
         commit.offset == offset for (_, topic, _), commit in applied if topic.startswith(TOPICS)
     )

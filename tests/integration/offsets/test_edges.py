@@ -222,7 +222,7 @@ def cases(pair: Addresses) -> Iterator[dict[str, Case]]:
 def rows_of(cases: dict[str, Case], directory: Path, **offsets: Any) -> Rows:
     path = write_config(directory, next(iter(cases.values())).pair, apply=False, **offsets)
     with Services.of(path) as services:
-        entries = services.by_name["B"].board.state.entries
+        entries = services.by_name["B"].state_topic.state.entries
         margin_ms = services.config.offsets.margin_ms
 
         def decided(topic: str) -> bool:

@@ -184,16 +184,20 @@ def test_nothing_goes_round(
     commit(pair["A"], group, topic, 12)
     with Services.of(write_config(tmp_path, pair)) as services:
         services.until_applied("B", group, topic)
-        boards = [service.board for service in services.by_name.values()]
+        state_topics = [service.state_topic for service in services.by_name.values()]
 
         def quiet() -> bool:
-            ends = [board.client.compacted(OFFSETS_TOPIC).end() for board in boards]
+            ends = [
+                state_topic.client.compacted(OFFSETS_TOPIC).end() for state_topic in state_topics
+            ]
             services.rounds(20)
-            return [board.client.compacted(OFFSETS_TOPIC).end() for board in boards] == ends
+            return [
+                state_topic.client.compacted(OFFSETS_TOPIC).end() for state_topic in state_topics
+            ] == ends
 
         wait_until(quiet, what="no service writes anything", deadline_s=60)
         assert (group, topic, 0) not in {
-            place for (place, source) in boards[1].state.entries if source == "B"
+            place for (place, source) in state_topics[1].state.entries if source == "B"
         }, "B has nothing of its own to say"
 
 

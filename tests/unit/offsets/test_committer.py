@@ -9,7 +9,6 @@ import pytest
 
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.board import BoardTopic
 from offsets.client import Refused
 from offsets.committer import Committer
 from offsets.core.entries import Entry
@@ -18,6 +17,7 @@ from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.core.switches import SwitchReport
 from offsets.errors import ClusterAway
 from offsets.options import Options
+from offsets.state_topic import StateTopic
 from tests.rig.offsets_in_memory import (
     FACTS,
     RECORDS,
@@ -40,7 +40,7 @@ def committer_on(
     return Committer(
         client,
         MemoryPartitions(client, read=read),
-        BoardTopic(client),
+        StateTopic(client),
         Options(mode),
         now_ms=lambda: client.now_ms,
         tree=TREE,
@@ -187,11 +187,11 @@ def test_a_group_at_work_on_both_clusters_is_not_moved_by_itself() -> None:
         assert Refusal.AT_WORK_ON_BOTH in row.refusals
     assert positions(client)[:1] == [14]
     again = committer_on(client)
-    again.board.state.both |= committer.board.state.both  # it is in the topic
+    again.state_topic.state.both |= committer.state_topic.state.both  # it is in the topic
     again.options = replace(again.options, force=True)
     assert again.apply([ahead])[0].refusals == ()
     assert positions(client)[:1] == [70]
-    assert not again.board.state.both, "the operator has decided"
+    assert not again.state_topic.state.both, "the operator has decided"
 
 
 def test_the_last_commits_elsewhere_may_come_late() -> None:
@@ -204,7 +204,7 @@ def test_the_last_commits_elsewhere_may_come_late() -> None:
     client.now_ms += 600_000
     committer.apply([entry("billing", 62, 99_000)])
     committer.apply([entry("billing", 64, 120_000)])
-    assert not committer.board.state.both
+    assert not committer.state_topic.state.both
 
 
 def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
@@ -214,11 +214,11 @@ def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
     client = MemoryClient("B", now_ms=5_000)
     committer = committer_on(client)
     switch = SwitchReport("B", 2, "B", generation=1, target="A", rewind=False, done=True)
-    committer.board.write_told([switch])
+    committer.state_topic.write_told([switch])
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert row.refusals == (Refusal.UNFINISHED_SWITCH,)
     assert client.positions == {}
-    committer.board.write_told([replace(switch, source="C")])
+    committer.state_topic.write_told([replace(switch, source="C")])
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert (row.refusals, positions(client)) == ((), [40])
 
@@ -233,7 +233,7 @@ def test_after_a_restart_what_was_done_is_not_searched_again(
     told = entry("billing", 40, 1_000)
     (before,) = committer.apply([told])
     again = committer_on(client)
-    again.board = committer.board
+    again.state_topic = committer.state_topic
     with monkeypatch.context() as patch:
         patch.setattr(again.partitions, "all_answered", searched.append)
         (row,) = again.apply([told])
@@ -241,7 +241,7 @@ def test_after_a_restart_what_was_done_is_not_searched_again(
     assert (row.new, row.refusals, row.mode) == (before.new, (), before.mode)
     client.positions["billing", "topic", 0] = Committed(3, "", 6_000)
     again = committer_on(client)
-    again.board = committer.board
+    again.state_topic = committer.state_topic
     (row,) = again.apply([told])
     assert row.refusals == (Refusal.OVERTAKEN,)
 
@@ -261,13 +261,15 @@ def test_a_group_whose_positions_are_not_told_keeps_no_other_waiting() -> None:
     assert positions(client) == [40, 40], "nothing else has changed since"
 
 
-def test_a_group_that_does_not_follow_any_more_is_not_moved_by_what_stands_on_the_board() -> None:
+def test_a_group_that_does_not_follow_any_more_is_not_moved_by_what_stands_on_the_state_topic() -> (
+    None
+):
     """Its position here ended with Kafka's retention of offsets; the old entry set it anew."""
     client = MemoryClient("B", now_ms=5_000)
     committer = committer_on(client)
-    committer.board.write_told([entry(group, 40, 1_000) for group in GROUPS])
+    committer.state_topic.write_told([entry(group, 40, 1_000) for group in GROUPS])
     committer.follows = lambda place: place[0] != "billing"
-    (left,) = committer.entries_of(committer.board.state.places)
+    (left,) = committer.entries_of(committer.state_topic.state.places)
     assert left.group == "shipping"
 
 

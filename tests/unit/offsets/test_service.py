@@ -11,12 +11,12 @@ from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.clusters.core.tree import ClusterName, Level
 from keyway.kafka.asking import Away
 from keyway.kafka.identities import Identities
-from offsets.board import BoardTopic
 from offsets.client import ClusterClient, TopicFacts
 from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
 from offsets.core.plan import Refusal
 from offsets.distributor import Forwarder
 from offsets.service import Service, followed_group
+from offsets.state_topic import StateTopic
 
 
 def config(**sections: Any) -> ClustersConfig:
@@ -47,13 +47,15 @@ def test_own_groups_never_follow() -> None:
     assert [name for name in names if wanted(name)] == ["billing"]
 
 
-def test_no_round_before_the_board_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_round_before_the_state_topic_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise commits made here count as a group's own, and older entries as the newest."""
     service = Service(config(groups={"include": ["*"]}), "ams")
     read_to_end = False
     done: list[str] = []
-    monkeypatch.setattr(service.board, "ensure", lambda: None)
-    monkeypatch.setattr(service.board, "read", lambda **_: read_to_end)
+    monkeypatch.setattr(service.state_topic, "ensure", lambda: None)
+    monkeypatch.setattr(service.state_topic, "read", lambda **_: read_to_end)
     monkeypatch.setattr(service, "_poll", lambda: done.append("poll"))
     monkeypatch.setattr(service, "_refresh", lambda: done.append("refresh"))
     for _ in range(3):
@@ -74,7 +76,7 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
 
     def read(**_: float) -> bool:
         if arriving and (one := arriving.pop(0)) is not None:
-            service.board.state.read(key_of(ENTRY, one.place, one.source), encode_entry(one))
+            service.state_topic.state.read(key_of(ENTRY, one.place, one.source), encode_entry(one))
         return True
 
     def facts(topics: set[str]) -> dict[str, TopicFacts]:
@@ -83,8 +85,8 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
             topic: TopicFacts(partitions=1, create_time=True, topic_id="life") for topic in topics
         }
 
-    monkeypatch.setattr(service.board, "ensure", lambda: None)
-    monkeypatch.setattr(service.board, "read", read)
+    monkeypatch.setattr(service.state_topic, "ensure", lambda: None)
+    monkeypatch.setattr(service.state_topic, "read", read)
     monkeypatch.setattr(service, "_poll", lambda: None)
     monkeypatch.setattr(service, "_forward", lambda: None)
     monkeypatch.setattr(service.switches, "look", lambda: None)
@@ -92,7 +94,7 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
     monkeypatch.setattr(service.client, "topics", set)
     monkeypatch.setattr(service.partitions, "follow", lambda *_: None)
     monkeypatch.setattr(service.client, "active_groups", set)
-    monkeypatch.setattr(service.board, "write_rows", lambda _: None)
+    monkeypatch.setattr(service.state_topic, "write_rows", lambda _: None)
     service.round()
     assert asked == {"orders"}
     assert service.committer.rows[entry.place].refusals == (Refusal.NOT_INDEXED,)
@@ -108,7 +110,9 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
 
     def tell(topic: str) -> None:
         entry = Entry("billing", topic, 0, "fra", 1_000, offset=5, partitions=1)
-        service.board.state.read(key_of(ENTRY, entry.place, entry.source), encode_entry(entry))
+        service.state_topic.state.read(
+            key_of(ENTRY, entry.place, entry.source), encode_entry(entry)
+        )
 
     asked: list[set[str]] = []
     looked: list[list[Any]] = []
@@ -133,7 +137,7 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
     assert asked == [set(names)], "before the absence of a topic counts"
     assert sorted(service.committer.facts) == ["a", "b", "c", "d"]
     for _ in range(2):
-        service.board.state.news()
+        service.state_topic.state.news()
         service._refreshed = None
         service._refresh()
     assert asked[1:] == [{"c", "d"}, {"gone"}]
@@ -155,11 +159,11 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
     ids: dict[str, str | Away] = {"ams": "1", "fra": Away("no answer")}
     service._identities = Identities(service.config, lambda cluster: ids[cluster.name])
     written: list[str] = []
-    board = SimpleNamespace(
+    state_topic = SimpleNamespace(
         client=SimpleNamespace(name="fra"), write_told=lambda _: written.append("fra")
     )
     link = service.config.checked_tree().distributor(ClusterName("ams"), Level(1))
-    forwarder = Forwarder(link, [cast(BoardTopic, board)], service._identified)
+    forwarder = Forwarder(link, [cast(StateTopic, state_topic)], service._identified)
     news = [Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)]
     assert (forwarder.forward(news), forwarder.error) == (0, "fra: no answer")
     ids["fra"] = "1"

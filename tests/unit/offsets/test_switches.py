@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from keyway.clusters.config import ClustersConfig
-from offsets.board import BoardTopic
 from offsets.client import Partition
 from offsets.core.switches import SwitchReport
+from offsets.state_topic import StateTopic
 from offsets.switches import Switches
 from tests.rig.offsets_in_memory import MemoryClient
 
@@ -37,13 +37,13 @@ class Ends(MemoryClient):
         return dict.fromkeys(partitions, self.log_end)
 
 
-def switches_of(name: str, **status: dict[str, Any]) -> tuple[Switches, BoardTopic]:
+def switches_of(name: str, **status: dict[str, Any]) -> tuple[Switches, StateTopic]:
     client = Ends(name, now_ms=1)
-    board = BoardTopic(client)
-    found = Switches(CONFIG, client, board)
+    state_topic = StateTopic(client)
+    found = Switches(CONFIG, client, state_topic)
     for key, value in status.items():
         tell(found, key, value)
-    return found, board
+    return found, state_topic
 
 
 def tell(switches: Switches, key: str, value: dict[str, Any]) -> None:
@@ -55,35 +55,35 @@ def copied(position: int) -> dict[str, Any]:
 
 
 def test_the_cluster_of_the_link_tells_of_the_switch() -> None:
-    switches, board = switches_of("B", **{"switch/B-level-2": ORDER})
+    switches, state_topic = switches_of("B", **{"switch/B-level-2": ORDER})
     switches.look()
-    assert [switch.done for switch in board.state.switches.values()] == [False], (
+    assert [switch.done for switch in state_topic.state.switches.values()] == [False], (
         "it is only ordered"
     )
     tell(switches, "link/B-level-2", {"generation": 1, "target": "C"})
     switches.look()
-    assert list(board.state.switches.values()) == [TOLD]
-    board.state.news()
+    assert list(state_topic.state.switches.values()) == [TOLD]
+    state_topic.state.news()
     switches.look()
-    assert board.state.news() == []
+    assert state_topic.state.news() == []
 
 
 def test_the_old_target_is_through_when_its_links_have_passed_all_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     status = {"link/A-level-1": {"generation": 0}, "topic/A-level-1/orders": copied(20)}
-    switches, board = switches_of("A", **status)
-    board.write_told([TOLD])
+    switches, state_topic = switches_of("A", **status)
+    state_topic.write_told([TOLD])
     switches.look()
-    assert list(board.state.switches.values()) == [TOLD]
-    monkeypatch.setattr(board.client, "log_end", 90)  # newer records do not count
+    assert list(state_topic.state.switches.values()) == [TOLD]
+    monkeypatch.setattr(state_topic.client, "log_end", 90)  # newer records do not count
     tell(switches, "topic/A-level-1/orders", copied(40))
     switches.look()
-    assert board.state.switches[TOLD.place, "A"].generation == 1
+    assert state_topic.state.switches[TOLD.place, "A"].generation == 1
 
 
 def test_a_link_that_has_told_nothing_is_not_through() -> None:
-    switches, board = switches_of("A")
-    board.write_told([TOLD])
+    switches, state_topic = switches_of("A")
+    state_topic.write_told([TOLD])
     switches.look()
-    assert list(board.state.switches.values()) == [TOLD]
+    assert list(state_topic.state.switches.values()) == [TOLD]

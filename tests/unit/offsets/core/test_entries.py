@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
     ENTRY,
@@ -28,6 +27,7 @@ from offsets.core.entries import (
     work_told_ms,
 )
 from offsets.core.model import Progress, Range, Stream, joined
+from offsets.core.topic_state import TopicState
 from offsets.core.translate import Unsafe
 
 PLACE = ("my group", "tøpic", 3)
@@ -83,35 +83,35 @@ def test_a_malformed_key_is_named(key: bytes | None) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"version":2}', b'{"version":1}'])
 def test_a_malformed_value_is_counted_and_changes_nothing(value: bytes) -> None:
-    board = Board()
+    state_topic = TopicState()
     for kind in (ENTRY, APPLIED):
-        assert board.read(key_of(kind, PLACE, "A"), value) is None
-    assert board.malformed == 2
-    assert board == Board(malformed=2)
+        assert state_topic.read(key_of(kind, PLACE, "A"), value) is None
+    assert state_topic.malformed == 2
+    assert state_topic == TopicState(malformed=2)
     with pytest.raises(MalformedEntry):
         decode_entry(PLACE, "A", value)
     with pytest.raises(MalformedEntry):
         decode_applied(value)
 
 
-def test_the_board_keeps_the_latest() -> None:
-    board = Board()
+def test_the_state_topic_keeps_the_latest() -> None:
+    state_topic = TopicState()
     first, second = Entry(*PLACE, "A", 5, offset=1), Entry(*PLACE, "A", 6, offset=2)
     other = Entry(*PLACE, "C", 9, offset=3)
     applied = Applied(7, "metadata", "A", 5)
-    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) == first
-    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) is None, "known"
-    assert board.read(key_of(ENTRY, PLACE, "A"), encode_entry(second)) == second
-    assert board.read(key_of(ENTRY, PLACE, "C"), encode_entry(other)) == other
-    board.read(key_of(APPLIED, PLACE), encode_applied(applied))
-    board.read(key_of(ROW, PLACE, "A"), json.dumps({"version": 2, "new": 4}).encode())
-    assert board.newest(PLACE, besides="B") == other
-    assert board.newest(PLACE, besides="C") == second
-    assert board.applied[PLACE] == applied
-    assert board.rows[PLACE, "A"]["new"] == 4
+    assert state_topic.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) == first
+    assert state_topic.read(key_of(ENTRY, PLACE, "A"), encode_entry(first)) is None, "known"
+    assert state_topic.read(key_of(ENTRY, PLACE, "A"), encode_entry(second)) == second
+    assert state_topic.read(key_of(ENTRY, PLACE, "C"), encode_entry(other)) == other
+    state_topic.read(key_of(APPLIED, PLACE), encode_applied(applied))
+    state_topic.read(key_of(ROW, PLACE, "A"), json.dumps({"version": 2, "new": 4}).encode())
+    assert state_topic.newest(PLACE, besides="B") == other
+    assert state_topic.newest(PLACE, besides="C") == second
+    assert state_topic.applied[PLACE] == applied
+    assert state_topic.rows[PLACE, "A"]["new"] == 4
     for key in (key_of(ENTRY, PLACE, "A"), key_of(APPLIED, PLACE), key_of(ROW, PLACE, "A")):
-        board.read(key, None)
-    assert board == Board(entries={(PLACE, "C"): other})
+        state_topic.read(key, None)
+    assert state_topic == TopicState(entries={(PLACE, "C"): other})
 
 
 @pytest.mark.parametrize("before", [(None, None), (0, None), (6, 5_000)])
@@ -148,9 +148,9 @@ def test_a_plain_commit_is_told_by_its_offset(metadata: str) -> None:
 
 
 def test_a_deleted_entry_is_not_followed() -> None:
-    board = Board()
-    board.read(key_of(ENTRY, PLACE, "A"), encode_entry(Entry(*PLACE, "A", 5, deleted=True)))
-    assert board.newest(PLACE, besides="B") is None
+    state_topic = TopicState()
+    state_topic.read(key_of(ENTRY, PLACE, "A"), encode_entry(Entry(*PLACE, "A", 5, deleted=True)))
+    assert state_topic.newest(PLACE, besides="B") is None
 
 
 @pytest.mark.parametrize("metadata", ["", "kw1:abc", "keyway-flags=", "x" * 4_000, "streams ÿ"])

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
-from offsets.core.board import Board
 from offsets.core.entries import MalformedEntry, key_of
 from offsets.core.switches import (
     SWITCH,
@@ -16,6 +15,7 @@ from offsets.core.switches import (
     encode_report,
     unfinished_subtrees,
 )
+from offsets.core.topic_state import TopicState
 
 
 def leaf(name: str) -> Node:
@@ -53,11 +53,11 @@ def test_a_link_that_the_tree_does_not_have_any_more(order: SwitchReport) -> Non
 
 
 def test_a_switch_travels_and_is_news_once() -> None:
-    board = Board()
+    state_topic = TopicState()
     key = key_of(SWITCH, ORDER.place, ORDER.source)
     for _ in range(2):
-        board.read(key, encode_report(ORDER))
-    assert board.news() == [ORDER]
+        state_topic.read(key, encode_report(ORDER))
+    assert state_topic.news() == [ORDER]
     assert decode_report(ORDER.place, "A", encode_report(ORDER)) == ORDER
     with pytest.raises(MalformedEntry):
         decode_report(ORDER.place, "A", b'{"version":2}')

@@ -11,7 +11,6 @@ import structlog
 from keyway.clusters.core.internal import OFFSETS_TOPIC as TOPIC
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from offsets.client import ClusterClient
-from offsets.core.board import Board
 from offsets.core.entries import (
     APPLIED,
     BOTH,
@@ -28,6 +27,7 @@ from offsets.core.entries import (
 )
 from offsets.core.plan import Row
 from offsets.core.switches import SWITCH, SwitchReport, encode_report
+from offsets.core.topic_state import TopicState
 from offsets.errors import ClusterAway
 
 log = structlog.get_logger("keyway.offsets")
@@ -36,7 +36,7 @@ log = structlog.get_logger("keyway.offsets")
 _LARGE_RECORDS: Final = {"max.message.bytes": str(2 * 1024 * 1024)}
 
 
-class BoardTopic:
+class StateTopic:
     """`close` it. Reading does not create the topic; `ensure` and writing do. With `remember` False
     the topic is only written to.
     """
@@ -44,7 +44,7 @@ class BoardTopic:
     def __init__(self, client: ClusterClient, *, remember: bool = True) -> None:
         self.client = client
         self._remember = remember
-        self.state = Board()
+        self.state = TopicState()
         self._topic = client.compacted(TOPIC)
         self._ensured = False
 
@@ -57,7 +57,9 @@ class BoardTopic:
             with self.client.asking(TOPIC):
                 created = self._topic.ensure(STATE_TOPIC_CONFIG | _LARGE_RECORDS)
                 if created and (known := self.state.records()):
-                    log.warning("board_made_anew", cluster=self.client.name, records=len(known))
+                    log.warning(
+                        "state_topic_made_anew", cluster=self.client.name, records=len(known)
+                    )
                     self._topic.write(known)
             self._ensured = True
 

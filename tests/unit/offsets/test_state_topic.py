@@ -1,4 +1,4 @@
-"""The topic of a board that is deleted while its service runs."""
+"""The topic of a state_topic that is deleted while its service runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.kafka.compacted import CompactedTopic, Record
-from offsets.board import BoardTopic
-from offsets.core.board import Board
 from offsets.core.entries import Applied, Entry
+from offsets.core.topic_state import TopicState
 from offsets.errors import ClusterAway
+from offsets.state_topic import StateTopic
 from tests.rig.offsets_in_memory import MemoryClient, MemoryTopic
 
 PLACE = ("billing", "topic", 0)
@@ -48,37 +48,37 @@ class Client(MemoryClient):
         return self.topic
 
 
-def read_again(topic: Topic) -> Board:
-    board = Board()
+def read_again(topic: Topic) -> TopicState:
+    state_topic = TopicState()
     for key, value in topic.records or ():
-        board.read(key, value)
-    return board
+        state_topic.read(key, value)
+    return state_topic
 
 
 def test_it_is_made_anew_with_all_that_is_known() -> None:
     """Each round of the service failed from then on, until somebody started it again."""
     client = Client("B", now_ms=9_000)
     client.topic = Topic({}, "any")
-    board = BoardTopic(client)
-    board.ensure()
-    board.write_told([Entry(*PLACE, "A", 1_000, offset=3)])
-    board.write_applied({PLACE: Applied(3, "", "A", 1_000)})
-    assert board.read(for_s=1.0)
+    state_topic = StateTopic(client)
+    state_topic.ensure()
+    state_topic.write_told([Entry(*PLACE, "A", 1_000, offset=3)])
+    state_topic.write_applied({PLACE: Applied(3, "", "A", 1_000)})
+    assert state_topic.read(for_s=1.0)
     client.topic.records = None
     with pytest.raises(ClusterAway):
-        board.read(for_s=1.0)
-    board.ensure()
-    assert read_again(client.topic) == board.state
-    assert board.read(for_s=1.0)
-    assert board.state.applied == {PLACE: Applied(3, "", "A", 1_000)}
+        state_topic.read(for_s=1.0)
+    state_topic.ensure()
+    assert read_again(client.topic) == state_topic.state
+    assert state_topic.read(for_s=1.0)
+    assert state_topic.state.applied == {PLACE: Applied(3, "", "A", 1_000)}
 
 
 def test_one_that_is_only_not_listed_is_not_written_again() -> None:
     client = Client("B", now_ms=9_000)
     client.topic = Topic({}, "any")
-    board = BoardTopic(client)
-    board.write_told([Entry(*PLACE, "A", 1_000, offset=3)])
+    state_topic = StateTopic(client)
+    state_topic.write_told([Entry(*PLACE, "A", 1_000, offset=3)])
     before = list(client.topic.records or ())
-    board._ensured, client.topic.hides = False, True
-    board.ensure()
+    state_topic._ensured, client.topic.hides = False, True
+    state_topic.ensure()
     assert client.topic.records == before

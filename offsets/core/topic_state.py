@@ -29,7 +29,7 @@ from offsets.core.switches import SWITCH, SwitchReport, decode_report, encode_re
 
 
 @dataclass(slots=True)
-class Board:
+class TopicState:
     """Read from the topic's start. `changed`: since the last `news`."""
 
     entries: dict[tuple[GroupPartition, str], Entry] = field(default_factory=dict)
