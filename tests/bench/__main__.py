@@ -32,6 +32,7 @@ from tests.bench.cost import children_cpu_s, client_cost, core_cost, cpu_s, plot
 from tests.bench.dashboard import dashboard
 from tests.bench.floor import share_fetch
 from tests.bench.latency import Load
+from tests.bench.limits_cost import limits_cost
 from tests.bench.memory import memory
 from tests.bench.metrics_cost import metrics_cost
 from tests.bench.profiling import profile
@@ -52,6 +53,7 @@ PARTS = (
     "dashboard",
     "memory",
     "metrics",
+    "limits",
     "cost core",
     "cost clients",
     "floor",
@@ -65,6 +67,7 @@ SECONDS_MAX = {
     "dashboard": 300,
     "memory": 75,
     "metrics": 120,
+    "limits": 60,
     "cost core": 60,
     "cost clients": 90,
     "floor": 120,
@@ -153,6 +156,7 @@ def measure(
         "dashboard": lambda rounds: dashboard(bench, rounds),
         "memory": lambda rounds: memory(bench, rounds),
         "metrics": lambda rounds: metrics_cost(bench, rounds),
+        "limits": lambda rounds: limits_cost(bench, rounds),
         "cost core": core_cost,
         "cost clients": lambda rounds: client_cost(bench, rounds),
         "floor": lambda rounds: share_fetch(bench, rounds),

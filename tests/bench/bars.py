@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tests.bench import dashboard, floor, latency, memory, metrics_cost, schemas
+from tests.bench import dashboard, floor, latency, limits_cost, memory, metrics_cost, schemas
 from tests.bench.rows import Row
 
 
@@ -51,6 +51,7 @@ BARS = (
     Bar(metrics_cost.CONSUMED_ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.ALONE, metrics_cost.PART, below=0.01),
     Bar(metrics_cost.COUNTED, metrics_cost.PART, below=0.01),
+    Bar(limits_cost.ALONE, metrics_cost.PART, below=0.01),
     Bar(schemas.FIRST, "s", below=120),
     Bar(schemas.LATER, "s", below=0.1, against=schemas.FIRST),  # the news alone, not all again
     Bar(schemas.LATER_RSS, "MiB", below=1.1, against=schemas.FIRST_RSS),

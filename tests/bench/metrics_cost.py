@@ -69,7 +69,7 @@ def metrics_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     create_topic(bench.kafka.bootstrap_servers, PRODUCED_TO)
     load(bench.kafka.bootstrap_servers, TOPIC, drawn(CONSUMED, KEYS))
     ratios: dict[str, list[float]] = {CONSUME: [], PRODUCE: []}
-    works: dict[str, Work] = {CONSUME: _consume, PRODUCE: _produce}
+    works: dict[str, Work] = {CONSUME: _consume, PRODUCE: produce_singly}
     alone: dict[str, list[float]] = {CONSUMED_ALONE: [], ALONE: [], COUNTED: []}
     with ExitStack() as stack:
         groups = [{"match": "*", "auto_offset_reset": "earliest"}]
@@ -80,40 +80,40 @@ def metrics_cost(bench: Bench, rounds: Iterable[int]) -> list[Row]:
         )
         for work in works.values():  # the first run of a gateway is slower than all later
             for gateway in (timed, untimed):
-                _spent(bench, gateway, work)
+                cpu_spent(bench, gateway, work)
         for at in rounds:
-            request_ns = _spent(bench, untimed, _produce) * 1e9 / PRODUCED
+            request_ns = cpu_spent(bench, untimed, produce_singly) * 1e9 / PRODUCED
             timing_ns = timing_alone_ns()
             alone[CONSUMED_ALONE].append(timing_ns / _consumed_ns(bench, timed))
             alone[ALONE].append(timing_ns / request_ns)
             alone[COUNTED].append(counting_alone_ns() / request_ns)
             for name, work in works.items():
-                ratios[name] += _ratios(bench, work, timed, untimed)
+                ratios[name] += cpu_ratios(bench, work, timed, untimed)
                 shown = f"{median(ratios[name]):.4f}"
                 sys.stdout.write(f"round {at + 1}  {name}: median so far {shown}\n")
-    found = [_row(name, RATIO, values, 4) for name, values in ratios.items()]
-    return found + [_row(name, PART, values, 4) for name, values in alone.items()]
+    found = [part_row(name, RATIO, values, 4) for name, values in ratios.items()]
+    return found + [part_row(name, PART, values, 4) for name, values in alone.items()]
 
 
-def _row(name: str, unit: str, values: list[float], digits: int) -> Row:
+def part_row(name: str, unit: str, values: list[float], digits: int) -> Row:
     low, high = round(min(values), digits), round(max(values), digits)
     return Row(name, unit, round(median(values), digits), low, high, None, None)
 
 
-def _ratios(
-    bench: Bench, work: Work, timed: GatewayProcess, untimed: GatewayProcess
+def cpu_ratios(
+    bench: Bench, work: Work, ours: GatewayProcess, other: GatewayProcess
 ) -> list[float]:
-    """Of neighbouring runs, each gateway first as often as the other."""
+    """Ours over the other's, of neighbouring runs; each gateway is first as often as the other."""
     found = []
     for turn in range(TURNS):
         spent = {}
-        for gateway in (timed, untimed) if turn % 2 == 0 else (untimed, timed):
-            spent[gateway] = _spent(bench, gateway, work)
-        found.append(spent[timed] / spent[untimed])
+        for gateway in (ours, other) if turn % 2 == 0 else (other, ours):
+            spent[gateway] = cpu_spent(bench, gateway, work)
+        found.append(spent[ours] / spent[other])
     return found
 
 
-def _spent(bench: Bench, gateway: GatewayProcess, work: Work) -> float:
+def cpu_spent(bench: Bench, gateway: GatewayProcess, work: Work) -> float:
     """CPU seconds of the gateway for the work."""
     process = psutil.Process(gateway.pid)
     before = cpu_s(process)
@@ -124,7 +124,7 @@ def _spent(bench: Bench, gateway: GatewayProcess, work: Work) -> float:
 def _consumed_ns(bench: Bench, timed: GatewayProcess) -> float:
     """CPU time of share consumption per request."""
     before = _requests(timed)
-    spent = _spent(bench, timed, _consume)
+    spent = cpu_spent(bench, timed, _consume)
     return spent * 1e9 / (_requests(timed) - before)
 
 
@@ -142,7 +142,7 @@ def _consume(bench: Bench, bootstrap: str) -> None:
     rate(finish(bench, command), CONSUMED)
 
 
-def _produce(bench: Bench, bootstrap: str) -> None:
+def produce_singly(bench: Bench, bootstrap: str, topic: str = PRODUCED_TO) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -153,7 +153,7 @@ def _produce(bench: Bench, bootstrap: str) -> None:
         }
     )
     for _ in range(PRODUCED):
-        producer.produce(PRODUCED_TO, b"v", b"k")
+        producer.produce(topic, b"v", b"k")
         producer.poll(0)
     assert producer.flush(bench.run_s_max) == 0, "records unsent"
 
@@ -162,12 +162,12 @@ def timing_alone_ns() -> float:
     """CPU time that timing adds to a request and its answer in the forwarding core, with the looks
     at the clock.
     """
-    asked, answer = _smallest()
+    asked, answer = smallest_exchange()
     counts = ApiCounts()
     state = ConnectionState(rules([]), counts)
-    added = _added_ns(
+    added = added_ns(
         lambda: _exchange_untimed(state, asked, answer),
-        lambda: _exchange_timed(state, asked, answer),
+        lambda: exchange_timed(state, asked, answer),
     )
     assert sum(counts.times[ApiKey.PRODUCE].buckets) == CORE_TURNS * EXCHANGES
     return added
@@ -177,12 +177,12 @@ def counting_alone_ns() -> float:
     """CPU time that bytes by topic add to the same. Nothing is counted for a client that has yet to
     authenticate.
     """
-    asked, answer = _smallest()
+    asked, answer = smallest_exchange()
     counts = ApiCounts()
     counts.topics.name(PRODUCED_TO, bytes(16))
     uncounted = ConnectionState(rules([], sasl=True), counts)
     counted = ConnectionState(rules([]), counts)
-    added = _added_ns(
+    added = added_ns(
         lambda: _exchange_untimed(uncounted, asked, answer),
         lambda: _exchange_untimed(counted, asked, answer),
     )
@@ -190,7 +190,7 @@ def counting_alone_ns() -> float:
     return added
 
 
-def _smallest() -> tuple[bytes, bytes]:
+def smallest_exchange() -> tuple[bytes, bytes]:
     """A request of one small record that asks for an answer, and this answer."""
     partition = {"Index": 0, "Records": bytes(RECORD_BYTES)}
     topic = {"Name": PRODUCED_TO, "PartitionData": [partition]}
@@ -201,7 +201,7 @@ def _smallest() -> tuple[bytes, bytes]:
     )
 
 
-def _added_ns(without: Callable[[], None], including: Callable[[], None]) -> float:
+def added_ns(without: Callable[[], None], including: Callable[[], None]) -> float:
     """To each of EXCHANGES: the median over turns."""
     added = []
     for _ in range(CORE_TURNS):
@@ -220,7 +220,7 @@ def _exchange_untimed(state: ConnectionState, asked: bytes, answer: bytes) -> No
         state.from_upstream(answer)
 
 
-def _exchange_timed(state: ConnectionState, asked: bytes, answer: bytes) -> None:
+def exchange_timed(state: ConnectionState, asked: bytes, answer: bytes) -> None:
     for _ in range(EXCHANGES):
         state.from_client(asked, time.monotonic_ns())
         state.from_upstream(answer, time.monotonic_ns())

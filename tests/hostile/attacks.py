@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from typing import Any
 
+from gateway.core.identity.exchange import Denial
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Refused
@@ -36,6 +38,13 @@ from tests.hostile.on_groups import (
     sessions_of_strangers,
     two_connections,
 )
+from tests.hostile.on_limits import LIMITS, tenant_beyond_its_limit
+from tests.hostile.on_logins import (
+    logins_that_stop,
+    malformed_logins,
+    wrong_order,
+    wrong_passwords,
+)
 from tests.hostile.on_nodes import (
     LOG_READER,
     broker_that_hangs,
@@ -60,6 +69,9 @@ class Row:
     bars: Bars = BARS
     open_files_max: int | None = None
     stderr: str | None = None  # as of a GatewayProcess
+    limits: tuple[dict[str, Any], ...] = ()  # as well
+    seconds_min: float = 0.0  # of the rest before it and of the attack
+    logins: bool = False  # clients come to a listener that authenticates them
 
     @property
     def name(self) -> str:
@@ -75,10 +87,17 @@ def answered(api: ApiKey, error: ErrorCode) -> str:
     return f"keyway_server_requests_refused_total{{{labels}}}"
 
 
+def login(mechanism: str, outcome: Denial) -> str:
+    labels = f'listener="sasl",mechanism="{mechanism}",outcome="{outcome.value}"'
+    return f"keyway_logins_total{{{labels}}}"
+
+
 def rest(status: int) -> str:
     return f'keyway_rest_refused_total{{status="{status}"}}'
 
 
+P99_BESIDE_A_TENANT_RATIO_MAX = 1.2
+TENANT_S = 20.0  # 2,000 records: their p99 is not the chance of one or two of them
 # A single record or batch at its limit may hold the node up for longer.
 AT_A_LIMIT = Bars(stall_ms_max=STALL_AT_A_LIMIT_MS_MAX)
 
@@ -146,9 +165,48 @@ ROWS: dict[str, Row] = {
             ),
             open_files_max=512,
         ),
+        Row(
+            wrong_passwords,
+            Bars(refusals=(login("PLAIN", Denial.CREDENTIALS),), warnings_max=20),
+            logins=True,
+        ),
+        Row(
+            malformed_logins,
+            Bars(
+                refusals=(
+                    *(login(it, Denial.MALFORMED) for it in ("PLAIN", "SCRAM-SHA-512")),
+                    login("OAUTHBEARER", Denial.TOKEN),
+                    login("other", Denial.MECHANISM),
+                ),
+            ),
+            logins=True,
+        ),
+        Row(logins_that_stop, logins=True),
+        Row(
+            wrong_order,
+            Bars(
+                refusals=(
+                    refused(Refused.BEFORE_AUTHENTICATION),
+                    login("SCRAM-SHA-512", Denial.OUT_OF_ORDER),
+                ),
+            ),
+            logins=True,
+        ),
         Row(rules_without_end, Bars(refusals=(rest(409),))),
         Row(names_that_are_none, Bars(refusals=(rest(400), rest(404)))),
         Row(two_connections),
+        Row(
+            tenant_beyond_its_limit,
+            Bars(
+                p99_ratio_max=P99_BESIDE_A_TENANT_RATIO_MAX,
+                refusals=(
+                    'keyway_limits_muted_total{rule="tenant"}',
+                    'keyway_limits_throttled_seconds_total{rule="tenant"}',
+                ),
+            ),
+            limits=LIMITS,
+            seconds_min=TENANT_S,
+        ),
         Row(configured_just_before),
         Row(rejects_everything, Bars(warnings_max=20)),  # all of one group: a few lines
         Row(late_and_gone),

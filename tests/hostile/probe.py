@@ -1,9 +1,9 @@
 """A client that asks for ApiVersions every 10 ms and notes how long each answer took.
 
-`python -m tests.hostile.probe ADDRESS SECONDS FILE` asks for so long, or until SIGTERM, and fills
-FILE, pair by pair, with 64-bit numbers: when it asked and how long the answer took, both in ns of
-the monotonic clock. A connection that is refused or closed is opened again; the wait until then
-counts.
+`python -m tests.hostile.probe ADDRESS SECONDS FILE [NAME PASSWORD]` asks for so long, or until
+SIGTERM, and fills FILE, pair by pair, with 64-bit numbers: when it asked and how long the answer
+took, both in ns of the monotonic clock. With a name it logs in first (PLAIN). A connection that is
+refused or closed is opened again; the wait until then counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ ASKED = struct.pack(">i", len(_BODY)) + _BODY
 
 
 def main(arguments: list[str]) -> None:
-    address, seconds, file = arguments
+    address, seconds, file, *login = arguments
+    logging_in = b""
+    if login:
+        name, password = (it.encode() for it in login)
+        logging_in = shaking("PLAIN") + authenticating(b"\0%b\0%b" % (name, password))
     host, _, port = address.rpartition(":")
     end = time.monotonic() + float(seconds)
     over = threading.Event()
@@ -35,8 +39,14 @@ def main(arguments: list[str]) -> None:
         asked_ns = time.monotonic_ns()
         while True:
             try:
-                line = line or socket.create_connection((host, int(port)), timeout=ANSWER_S_MAX)
-                _ask(line)
+                if line is None:
+                    line = socket.create_connection((host, int(port)), timeout=ANSWER_S_MAX)
+                    if logging_in:
+                        line.sendall(logging_in)
+                        _answer(line)
+                        _answer(line)
+                line.sendall(ASKED)
+                _answer(line)
                 break
             except OSError:
                 line = None
@@ -48,9 +58,24 @@ def main(arguments: list[str]) -> None:
         time.sleep(max(0.0, EVERY_S - took_ns / 1e9))
 
 
-def _ask(line: socket.socket) -> None:
+def shaking(mechanism: str) -> bytes:
+    """SaslHandshake v1."""
+    text = mechanism.encode()
+    return _framed(17, 1, struct.pack(f">h{len(text)}s", len(text), text))
+
+
+def authenticating(token: bytes) -> bytes:
+    """SaslAuthenticate v1."""
+    return _framed(36, 1, struct.pack(f">i{len(token)}s", len(token), token))
+
+
+def _framed(key: int, version: int, body: bytes) -> bytes:
+    head = struct.pack(">hhih6s", key, version, 7, 6, b"keyway")
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _answer(line: socket.socket) -> None:
     """Raises OSError."""
-    line.sendall(ASKED)
     left = 4
     data = b""
     while left:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,20 +80,27 @@ class Round:
 
     def measured(self, row: Row, seconds: float) -> Measured:
         with self._freezes, ExitStack() as children:
-            node = self.gateway.bootstrap
+            node, login = self.target.bootstrap, self.target.login
             for client in (
-                started(self.directory, "probe", PROBE, 2 * CLIENT_S_MAX, node),
+                started(self.directory, "probe", PROBE, 2 * CLIENT_S_MAX, node, login=login),
                 started(
-                    self.directory, "victim", VICTIM, 2 * CLIENT_S_MAX, node, VICTIMS, self.victims
+                    self.directory,
+                    "victim",
+                    VICTIM,
+                    2 * CLIENT_S_MAX,
+                    node,
+                    VICTIMS,
+                    self.victims,
+                    login=login,
                 ),
             ):
                 children.callback(stop_child, client)
             wait_for_first_record(self.directory, VICTIM)
             time.sleep(WARM_S)
-            rest = self._at_rest()
+            rest = self._at_rest(max(REST_S, row.seconds_min))
             warned, refused = self._warnings(), self._samples(row.bars.refusals)
             began_ns = time.monotonic_ns()
-            did, failed = self._attack(row.name, seconds)
+            did, failed = self._attack(row.name, max(seconds, row.seconds_min))
             ended_ns = time.monotonic_ns()
             grown = self._samples(row.bars.refusals)
             at_rest_again_s, unrest = self._until_rest(rest, row.bars.rest_health)
@@ -156,16 +163,16 @@ class Round:
             self._asked_health = time.monotonic()
             self._health[str(health(self.target.admin)["status"])] += 1
 
-    def _at_rest(self) -> Rest:
+    def _at_rest(self, seconds: float) -> Rest:
         """As long as it takes to see enough between two freezes of the machine."""
         began, began_ns, cpu = time.monotonic(), time.monotonic_ns(), self._cpu_s()
         while True:
-            time.sleep(REST_S)
+            time.sleep(seconds)
             span, frozen = (began_ns, time.monotonic_ns()), self._freezes.spans()
             seen = [self._latency(name, span, frozen) for name in (PROBE, VICTIM, DIRECT)]
             if min(client.judged for client in seen) >= 2 * JUDGED_MIN:
                 break
-            assert time.monotonic() - began < REST_S_MAX, f"no rest: {seen}"
+            assert time.monotonic() - began < REST_S_MAX + seconds, f"no rest: {seen}"
         stall, victim, direct = seen
         return Rest(
             stall=stall,
@@ -250,11 +257,16 @@ class Round:
 
 
 def started(
-    directory: Path, module: str, name: str, seconds: float, *arguments: str
+    directory: Path,
+    module: str,
+    name: str,
+    seconds: float,
+    *arguments: str,
+    login: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """A client beside attacks: tests.hostile.`module`, for so long at most."""
     command = [sys.executable, "-m", f"tests.hostile.{module}", *arguments]
-    command += [str(seconds), str(_notes(directory, name))]
+    command += [str(seconds), str(_notes(directory, name)), *login]
     return start_child(command, log=directory / f"{name}.log", cwd=REPOSITORY)
 
 

@@ -36,6 +36,7 @@ class Target:
     node_pid: int
     broker_pid: int
     directory: str  # of this attack: logs and nodes of its own
+    login: tuple[str, ...] = ()  # of clients that do nothing wrong: name and password
 
 
 Attack = Callable[[Target, float], str]  # for about so many seconds; returns its deeds

@@ -105,6 +105,8 @@ def test_bars_of_their_own() -> None:
     assert longer.broken(Bars(stall_ms_max=250.0)) == []
     assert HELD.broken(Bars(warnings_max=20)) == ["100 warnings > 20"]
     assert HELD.broken(Bars(ends=1)) == ["the node ended 0 times, not 1"]
+    p99 = "p99 9.8 x at rest > 1.2"
+    assert HELD.broken(Bars(p99_ratio_max=1.2)) == [p99]
     told = Bars(health=frozenset({"degraded"}))
     assert HELD.broken(told) == ["/health never said degraded"]
     assert replace(HELD, health={"up": 3, "degraded": 9}).broken(told) == []

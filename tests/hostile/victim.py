@@ -1,8 +1,8 @@
 """A producer and a share consumer that do nothing wrong.
 
-`python -m tests.hostile.victim BOOTSTRAP GROUP TOPIC SECONDS FILE` produces 100 records a
-second through the gateway and consumes them as a share group, for so long or until SIGTERM; it
-prints "ready" with the first.
+`python -m tests.hostile.victim BOOTSTRAP GROUP TOPIC SECONDS FILE [NAME PASSWORD]` produces 100
+records a second through the gateway and consumes them as a share group, for so long or until
+SIGTERM; it prints "ready" with the first. With a name both log in (PLAIN).
 FILE gets, as pairs of 64-bit numbers, when each record was produced and how old it was when it
 came, in ns.
 """
@@ -27,13 +27,16 @@ KEYS = 50
 
 
 def main(arguments: list[str]) -> None:
-    bootstrap, group, topic, seconds, file = arguments
+    bootstrap, group, topic, seconds, file, *login = arguments
+    known = {"bootstrap.servers": bootstrap, "log_level": "3"}
+    if login:
+        known |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        known |= {"sasl.username": login[0], "sasl.password": login[1]}
     end = time.monotonic() + float(seconds)
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
-    producing = threading.Thread(target=_produce, args=(bootstrap, topic, over), daemon=True)
-    config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": "3"}
-    consumer, read = source("share", config, topic, plain_batch=1)
+    producing = threading.Thread(target=_produce, args=(known, topic, over), daemon=True)
+    consumer, read = source("share", {**known, "group.id": group}, topic, plain_batch=1)
     producing.start()
     ready = False
     found = Path(file).open("wb", buffering=0)  # noqa: SIM115  the process ends with it
@@ -54,8 +57,8 @@ def main(arguments: list[str]) -> None:
     consumer.close()
 
 
-def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 3})
+def _produce(known: dict[str, str], topic: str, over: threading.Event) -> None:
+    producer = Producer({**known, "linger.ms": 0})
     chosen = random.Random(5)
     while not over.wait(EVERY_S):
         key = b"key-%03d" % chosen.randrange(KEYS)

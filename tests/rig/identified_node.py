@@ -135,11 +135,15 @@ class IdentifiedNode:
         return self.gateway.bootstrap
 
     def write_users(self, passwords: Mapping[str, str]) -> None:
-        users = {name: hashed(password) for name, password in passwords.items()}
-        _replace(self.users_file, {"key": "0" * 32, "users": users})
+        write_users(self.users_file, passwords)
 
     def write_identities(self, *, refused: str | None = None) -> None:
-        _replace(self.identities_file, identities(refused))
+        replace(self.identities_file, identities(refused))
+
+
+def write_users(file: Path, passwords: Mapping[str, str]) -> None:
+    users = {name: hashed(password) for name, password in passwords.items()}
+    replace(file, {"key": "0" * 32, "users": users})
 
 
 def identities(refused: str | None = None) -> dict[str, Any]:
@@ -156,22 +160,17 @@ def identities(refused: str | None = None) -> dict[str, Any]:
     return {"rules": rules, "identities": known}
 
 
-def _replace(path: Path, content: Mapping[str, Any]) -> None:
+def replace(path: Path, content: Mapping[str, Any]) -> None:
     beside = path.with_suffix(".new")
     beside.write_text(yaml.safe_dump(dict(content)))
     beside.replace(path)
 
 
-@contextmanager
-def guarded_kafka() -> Iterator[tuple[KafkaCluster, str]]:
-    """A broker with an authorizer, and the address of its listener with SASL. Clients of the test
-    itself use the plain one, and may do everything.
-    """
-    first = free_ports(3)
-    plain, controller, guarded = first, first + 1, first + 2
+def guarded_listener(plain: int, controller: int, guarded: int) -> dict[str, str]:
+    """Properties of a broker with two listeners on these ports: a plain one, and one with SASL."""
     advertised = f"CLIENT://127.0.0.1:{plain},GUARDED://127.0.0.1:{guarded}"
     login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    properties = {
+    return {
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": advertised,
@@ -181,20 +180,36 @@ def guarded_kafka() -> Iterator[tuple[KafkaCluster, str]]:
         "listener.name.guarded.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "listener.name.guarded.scram-sha-256.sasl.jaas.config": login,
         "listener.name.guarded.scram-sha-512.sasl.jaas.config": login,
+    }
+
+
+def add_users(bootstrap_servers: str, passwords: Mapping[str, str]) -> None:
+    """Users of the broker, with SCRAM-SHA-512."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for user, password in passwords.items():
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        made = UserScramCredentialUpsertion(user, info, password.encode())
+        admin.alter_user_scram_credentials([made])[user].result(ANSWER_S_MAX)
+
+
+@contextmanager
+def guarded_kafka() -> Iterator[tuple[KafkaCluster, str]]:
+    """A broker with an authorizer, and the address of its listener with SASL. Clients of the test
+    itself use the plain one, and may do everything.
+    """
+    first = free_ports(3)
+    plain, controller, guarded = first, first + 1, first + 2
+    properties = {
+        **guarded_listener(plain, controller, guarded),
         "listener.name.guarded.connections.max.reauth.ms": "4000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:keyway",
     }
     with KafkaCluster(1, properties=properties, ports=(plain,)) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        own = {OWN_IDENTITY["username"]: OWN_IDENTITY["password"]}
         secrets = {kafka_user(client): kafka_password(client) for client in CLIENTS}
-        for user, password in {
-            OWN_IDENTITY["username"]: OWN_IDENTITY["password"],
-            **secrets,
-        }.items():
-            info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-            made = UserScramCredentialUpsertion(user, info, password.encode())
-            admin.alter_user_scram_credentials([made])[user].result(ANSWER_S_MAX)
+        add_users(cluster.bootstrap_servers, {**own, **secrets})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         for client in CLIENTS:
             create_topic(cluster.bootstrap_servers, client)
             for kind in (ResourceType.TOPIC, ResourceType.GROUP):
@@ -216,6 +231,28 @@ def guarded_kafka() -> Iterator[tuple[KafkaCluster, str]]:
         yield cluster, f"127.0.0.1:{guarded}"
 
 
+def sasl_listener(users: Path, rules: Path, keys: Path, **authentication: Any) -> dict[str, Any]:
+    """On ports of its own. `authentication`: options beside the usual ones."""
+    first = free_ports(_BROKER_IDS + 2)
+    return {
+        "name": "sasl",
+        "bootstrap_port": first,
+        "port_base": first + 1,
+        "authentication": {
+            "mechanisms": list(MECHANISMS),
+            "users_file": str(users),
+            "identities_file": str(rules),
+            "oauthbearer": {
+                "jwks_file": str(keys),
+                "issuer": ISSUER,
+                "audience": [AUDIENCE],
+                "clock_skew_ms": 0,
+            },
+            **authentication,
+        },
+    }
+
+
 @contextmanager
 def identified_node(directory: Path, **authentication: Any) -> Iterator[IdentifiedNode]:
     """`authentication`: options of the listener with SASL beside the usual ones."""
@@ -227,25 +264,10 @@ def identified_node(directory: Path, **authentication: Any) -> Iterator[Identifi
     issuer = Issuer()
     users, rules, keys = (directory / name for name in ("users.yaml", "identities.yaml", "jwks"))
     keys.write_text(issuer.key_set())
-    sasl, mutual = free_ports(_BROKER_IDS + 2), free_ports(_BROKER_IDS + 2)
+    mutual = free_ports(_BROKER_IDS + 2)
+    with_sasl = sasl_listener(users, rules, keys, **authentication)
     listeners = [
-        {
-            "name": "sasl",
-            "bootstrap_port": sasl,
-            "port_base": sasl + 1,
-            "authentication": {
-                "mechanisms": list(MECHANISMS),
-                "users_file": str(users),
-                "identities_file": str(rules),
-                "oauthbearer": {
-                    "jwks_file": str(keys),
-                    "issuer": ISSUER,
-                    "audience": [AUDIENCE],
-                    "clock_skew_ms": 0,
-                },
-                **authentication,
-            },
-        },
+        with_sasl,
         {
             "name": "mutual",
             "bootstrap_port": mutual,
@@ -275,7 +297,7 @@ def identified_node(directory: Path, **authentication: Any) -> Iterator[Identifi
             users,
             rules,
             keys,
-            sasl=f"127.0.0.1:{sasl}",
+            sasl=f"127.0.0.1:{with_sasl['bootstrap_port']}",
             mutual=f"127.0.0.1:{mutual}",
             certificates=certificates,
         )
