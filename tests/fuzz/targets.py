@@ -33,6 +33,7 @@ from gateway.core.wire.frames import parse_request_header, parse_response_header
 from gateway.core.wire.records import Scan, read_records, scan
 from gateway.core.wire.schema import Message
 from tests.fuzz.corpus import Exchange
+from tests.fuzz.logins import before_login, logins, tokens
 from tests.fuzz.mutate import chunks, framed, mutated
 
 LOCAL = (
@@ -258,4 +259,6 @@ class Hostile:
         self._see(self.state.answered(len(answer).to_bytes(4, "big") + answer))
 
 
-TARGETS: dict[str, Target] = {target.__name__: target for target in (codec, records, connection)}
+TARGETS: dict[str, Target] = {
+    target.__name__: target for target in (codec, records, connection, logins, tokens, before_login)
+}

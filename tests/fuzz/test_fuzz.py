@@ -14,7 +14,15 @@ from tests.fuzz.mutate import mutated
 from tests.fuzz.run import Finding, Span, fuzz
 from tests.fuzz.targets import LOCAL
 
-INPUTS = {"codec": 12_000, "records": 8_000, "connection": 3_000, "rest": 1_500}
+INPUTS = {
+    "codec": 12_000,
+    "records": 8_000,
+    "connection": 3_000,
+    "logins": 2_000,
+    "tokens": 1_000,
+    "before_login": 2_000,
+    "rest": 1_500,
+}
 
 
 @pytest.fixture(scope="module")
