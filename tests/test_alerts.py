@@ -7,8 +7,10 @@ The figures are those of the real collectors. The world behind them is the real 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,9 +28,10 @@ from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_log import GroupLog
-from gateway.listen.certificates import AllCertificates, Certificates, Expiring
+from gateway.listen.authentication import Authentication
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.handshakes import Handshakes
+from gateway.listen.login_metrics import LoginCollector
 from gateway.listen.metrics import ServerCollector
 from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.tls_metrics import TlsCollector
@@ -46,6 +49,7 @@ from gateway.upstream.build import broker_troubles
 from gateway.windows.metrics import OutcomeCollector, RoundTripCollector, WindowCollector
 from gateway.windows.record_outcomes import RecordOutcomes
 from gateway.windows.store_availability import MonitoredStore
+from keyway.tls.certificates import AllCertificates, Certificates, Expiring
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import VirtualLoop, now_ms, run, settle
@@ -227,11 +231,21 @@ async def a_certificate_is_old_and_its_successor_is_damaged(watch: Watch) -> Non
     now_s = asyncio.get_running_loop().time
     port = PortOfStory(int(now_s()) + 30 * 24 * 3600)
     certificates = AllCertificates()
-    certificates.ports.append(cast(Certificates, port))
+    certificates.ports.append(cast(Certificates[Any], port))
     watch.register(TlsCollector(certificates, Handshakes(RepeatedLines(lambda: 0))))
     await watch.calm()
     port.expiring = (Expiring("cert_file", 0, int(now_s()) + 13 * 24 * 3600),)
     port.problem = "cert_file: no PEM certificate"
+    await watch.amiss(20)
+
+
+@STORIES.of("KeywayLoginFilesUnusable")
+async def a_file_of_users_is_damaged(watch: Watch) -> None:
+    lines: list[str] = []
+    own = SimpleNamespace(logins={}, ended=Counter[object](), warnings=lambda: lines)
+    watch.register(LoginCollector({"partners": cast(Authentication, own)}))
+    await watch.calm()
+    lines.append("users.yaml is no YAML")
     await watch.amiss(20)
 
 

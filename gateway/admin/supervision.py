@@ -16,7 +16,7 @@ from gateway.admin.node_rows import AuditList, AuditRow, PortCertificates, TlsRe
 from gateway.admin.pages import limit_of, number, page_of
 from gateway.admin.problems import answered
 from gateway.config.file import ConfigError
-from gateway.listen.certificates import AllCertificates
+from keyway.tls.certificates import AllCertificates
 
 
 def supervision_routes(

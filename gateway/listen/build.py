@@ -14,7 +14,6 @@ from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Topology
 from gateway.listen.admission import Admission, clients_max
 from gateway.listen.authoriser import Authoriser
-from gateway.listen.certificates import UnusableFiles
 from gateway.listen.client_limits import ClientLimits
 from gateway.listen.login_metrics import LoginCollector
 from gateway.listen.metrics import LimitsCollector, ServerCollector, TopicTrafficCollector
@@ -22,6 +21,7 @@ from gateway.listen.server import TOO_MANY, Server, ServerSettings
 from gateway.listen.tls_metrics import TlsCollector
 from gateway.part import Part, Trouble
 from gateway.upstream.build import UpstreamRoom
+from keyway.tls.certificates import UnusableFiles
 
 
 @dataclass(frozen=True, slots=True)

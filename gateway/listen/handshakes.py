@@ -17,11 +17,11 @@ import structlog
 
 from gateway.core.tls.peer import TlsFacts, peer_certificate
 from gateway.core.tls.server_names import ServerNames, UnknownName
-from gateway.listen.certificates import Certificates
 from gateway.listen.limits import HANDSHAKE_S_MAX, HANDSHAKES_MAX
 from gateway.listen.repeated_lines import RepeatedLines
-from gateway.listen.tls_context import AskedObject
+from gateway.listen.tls_context import AskedContext, AskedObject
 from gateway.listen.tls_flow import Between, TlsTransport
+from keyway.tls.certificates import Certificates
 
 log = structlog.get_logger("keyway.tls")
 
@@ -114,7 +114,7 @@ class Handshake(asyncio.Protocol):
 
     def __init__(
         self,
-        certificates: Certificates,
+        certificates: Certificates[AskedContext],
         all_of_node: Handshakes,
         tasks: asyncio.TaskGroup,
         admit: Admit,

@@ -58,8 +58,6 @@ HANDSHAKE_S_MAX = 10
 HANDSHAKES_MAX = 512  # under way at once, some 100 KiB each; one more gives up the oldest
 # Of a socket with TLS: decrypted they are never more, so HELD_BYTES_MAX holds for them, too.
 TLS_READ_BYTES_MAX = 128 * 1024
-CERTIFICATES_LOOK_S = 5.0  # from one look for changed files to the next
-CERTIFICATE_WARNING_S = 14 * 24 * 3600  # before its end /health warns of a certificate
 REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause
 
 # Logins that the gateway judges itself.

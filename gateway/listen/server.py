@@ -30,7 +30,6 @@ from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.answering import ConnectionId, Handler, Request
 from gateway.listen.authentication import Authentication
 from gateway.listen.bounds import Bounds
-from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
 from gateway.listen.client_limits import ClientLimits
 from gateway.listen.client_login import ClientLogin
 from gateway.listen.connection import ClientConnection
@@ -48,7 +47,9 @@ from gateway.listen.listening import Listening
 from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.settings import ListenerSettings, ServerSettings
 from gateway.listen.sockets import ClientSide
+from gateway.listen.tls_context import AskedContext, server_context
 from gateway.upstream.errors import Unreachable
+from keyway.tls.certificates import AllCertificates, Certificates, UnusableFiles
 
 __all__ = [
     "ClientConnection",
@@ -110,7 +111,7 @@ class Server:
         }
         self.answer(handlers)
         self.certificates = AllCertificates()
-        self._certificates: dict[str, Certificates] = {}  # by listener
+        self._certificates: dict[str, Certificates[AskedContext]] = {}  # by listener
         for listener in settings.listeners:
             if listener.tls is not None:
                 certificates = self._certificates[listener.name] = _certificates(listener)
@@ -377,9 +378,9 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _certificates(listener: ListenerSettings) -> Certificates:
+def _certificates(listener: ListenerSettings) -> Certificates[AskedContext]:
     assert listener.tls is not None
     try:
-        return Certificates(listener.name, listener.tls)
+        return Certificates(listener.name, listener.tls, server_context)
     except UnusableFiles as unusable:
         raise UnusableFiles(f"{listener.option}.tls: {unusable}") from unusable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
@@ -11,22 +11,7 @@ from gateway.core.forwarding.rewrite import Address
 from gateway.core.identity.claims import TokenRules
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.tls.server_names import ServerNames
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """The PEM files of one port with TLS. A repr shows no secrets."""
-
-    cert_file: Path
-    key_file: Path | None = None  # None: in cert_file
-    key_password: str | None = field(default=None, repr=False)
-    client_ca_file: Path | None = None
-    client_auth: ssl.VerifyMode = ssl.CERT_NONE
-    version_min: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
-
-    def paths(self) -> tuple[Path, ...]:
-        given = (self.cert_file, self.key_file, self.client_ca_file)
-        return tuple(path for path in given if path is not None)
+from keyway.tls.certificates import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.listen.certificates import AllCertificates
 from gateway.listen.handshakes import HandshakeFault, Handshakes
+from keyway.tls.certificates import AllCertificates
 
 
 @dataclass(slots=True, eq=False)

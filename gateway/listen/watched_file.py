@@ -10,19 +10,11 @@ from typing import Generic, TypeVar
 import structlog
 
 from keyway.clusters.yaml_file import ConfigError
+from keyway.file_state import stat_of
 
 log = structlog.get_logger("keyway.listen")
 
 _T = TypeVar("_T")
-
-
-def stat_of(path: Path) -> object:
-    """Behind symbolic links: Kubernetes changes the files of a secret by one of these."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        return error.errno
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
 class WatchedFile(Generic[_T]):

@@ -35,17 +35,21 @@ from gateway.node.limits import (
     VIEW_STOP_S_MAX,
 )
 from gateway.part import Part, Trouble
+from keyway.tls.certificates import AllCertificates, UnusableFiles
 
 log = structlog.get_logger("keyway.schemas")
 
 _NEEDED = ("aiohttp", "confluent_kafka")  # of the extra `distribution`
 
 
-def build(section: RegistryViewSection) -> list[Part[None]]:
-    """One part, or none if the view is off. Raises ConfigError."""
+def build(section: RegistryViewSection, all_of_node: AllCertificates) -> list[Part[None]]:
+    """One part, or none if the view is off. The certificate of the view becomes one of the node's.
+    Raises ConfigError.
+    """
     if section.clusters_file is None or section.cluster is None:
         return []
     from keyway.clusters.config import load
+    from keyway.clusters.view_certificate import certificate_of
     from keyway.terminal.extras import what_to_install
 
     missing = [module for module in _NEEDED if find_spec(module) is None]
@@ -58,6 +62,12 @@ def build(section: RegistryViewSection) -> list[Part[None]]:
         raise ConfigError(f"registry_view: {error}") from error
     if cluster.registry_view is None:
         raise ConfigError(f"registry_view: cluster {cluster.name} has no registry_view")
+    try:
+        certificate = certificate_of(cluster.registry_view)
+    except UnusableFiles as unusable:
+        raise ConfigError(f"registry_view: {unusable}") from unusable
+    if certificate is not None:
+        all_of_node.add(certificate)
     words = ("-m", "schema_dist", "view", str(section.clusters_file), section.cluster)
     view = View((sys.executable, *words))
     return [

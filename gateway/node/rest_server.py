@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 
 import uvicorn
 from starlette.applications import Starlette
 
 from gateway.config.admin import AdminSection
 from gateway.config.file import ConfigError
-from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
 from gateway.listen.listeners import listening_socket
 from gateway.node.settings import tls_files
 from gateway.part import Part
+from keyway.tls.certificates import AllCertificates, Certificates, UnusableFiles, plain_context
 
 REST = "rest"  # in the place of a listener's name
 
@@ -22,7 +23,10 @@ class RestServer:
     """`certificates`: None: plain HTTP."""
 
     def __init__(
-        self, section: AdminSection, app: Starlette, certificates: Certificates | None
+        self,
+        section: AdminSection,
+        app: Starlette,
+        certificates: Certificates[ssl.SSLContext] | None,
     ) -> None:
         self._section = section
         # The audit names the peer of the connection: anybody may write X-Forwarded-For.
@@ -64,7 +68,7 @@ def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -
     certificates = None
     if section.tls is not None:
         try:
-            certificates = Certificates(REST, tls_files(section.tls))
+            certificates = Certificates(REST, tls_files(section.tls), plain_context)
         except UnusableFiles as unusable:
             raise ConfigError(f"admin.tls: {unusable}") from unusable
         all_of_node.add(certificates)

@@ -18,9 +18,9 @@ from gateway.listen.settings import (
     BearerSettings,
     ListenerSettings,
     ServerSettings,
-    TlsFiles,
 )
 from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
+from keyway.tls.certificates import TlsFiles
 
 
 def upstream_settings(config: Config) -> UpstreamSettings:

@@ -80,7 +80,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         cluster.room, server.room, reader.room, owners, groups.room, window.room, acts.room, now_ms
     )
     server.room.server.answer(apis.handlers)
-    view = registry_view.build(config.registry_view)
+    view = registry_view.build(config.registry_view, server.room.server.certificates)
     loop = event_loop.build()
     below = [redis, growth, cluster, nodes, reader, groups, window, acts]
     parts = [*below, apis, process.part, loop, *view]

@@ -19,7 +19,9 @@ from starlette.applications import Starlette
 
 from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from keyway.clusters.core.subjects import RecordNames, SubjectTranslation
+from keyway.clusters.view_certificate import certificate_of
 from keyway.service import Backoff
+from keyway.tls.certificates import AllCertificates, UnusableFiles
 from schema_dist.core.contents import Contents
 from schema_dist.core.model import SubjectVersion
 from schema_dist.core.shown import Shown, under_logical_names
@@ -119,10 +121,11 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
         primary = await _primary(config, policy, stack)
         authenticate = _asks_for_passwords(config, section)
         behind = Behind(lambda: follower.shown, primary, authenticate)
-        server = _server(section, view_app(behind))
+        certificates = AllCertificates()
+        server = _server(section, view_app(behind), certificates)
         _LOG.info("registry_view", cluster=cluster.name, host=section.host, port=section.port)
         try:
-            work = [follower.run(), server.serve([listening])]
+            work = [follower.run(), server.serve([listening]), certificates.look_forever()]
             await together(work if beats is None else [*work, _beat(beats, follower)])
         finally:
             server.should_exit = True
@@ -154,22 +157,25 @@ async def _beat(pipe: int, follower: Follower) -> None:
         await asyncio.sleep(VIEW_BEAT_S)
 
 
-def _server(section: RegistryView, app: Starlette) -> _Server:
-    """Raises ConfigError if the certificate or its key cannot be used."""
+def _server(section: RegistryView, app: Starlette, certificates: AllCertificates) -> _Server:
+    """Its certificate is one of `certificates`. Raises ConfigError if that or its key cannot be
+    used.
+    """
     settings = uvicorn.Config(
         app,
-        ssl_certfile=section.cert_file,
-        ssl_keyfile=section.key_file,
         log_config=None,
         access_log=False,
         server_header=False,
         limit_concurrency=VIEW_CONNECTIONS_MAX,
     )
+    settings.load()
     try:
-        settings.load()
-    except OSError as error:  # ssl.SSLError is one, too
-        where = f"{section.cert_file}, {section.key_file}"
-        raise ConfigError(f"registry_view: {where}: {error.strerror or error}") from error
+        own = certificate_of(section)
+    except UnusableFiles as unusable:
+        raise ConfigError(f"registry_view: {unusable}") from unusable
+    if own is not None:
+        certificates.add(own)
+        settings.ssl = own.following()
     return _Server(settings)
 
 

@@ -88,5 +88,5 @@ def test_a_certificate_that_cannot_be_used_is_named(
     child = site.start("view", "a")
     assert child.wait(300) == 2
     log = (tmp_path / "view.log").read_text()
-    assert f"keyway: registry_view: {tmp_path}/none.pem" in log
+    assert f"keyway: registry_view: cert_file {tmp_path}/none.pem" in log
     assert "Traceback" not in log

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.server import Server, ServerSettings
-from gateway.listen.settings import TlsFiles
+from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority
 from tests.rig.kafka import create_topic
 from tests.rig.loopback import ANY_PORTS

@@ -18,7 +18,8 @@ from gateway.core.wire.apis import ApiKey
 from gateway.listen import handshakes
 from gateway.listen.handshakes import HandshakeFault
 from gateway.listen.limits import HANDSHAKES_MAX
-from gateway.listen.settings import ListenerSettings, TlsFiles
+from gateway.listen.settings import ListenerSettings
+from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority, Issued
 from tests.rig.loopback import Client, Rig, answers, body_of, rig, run, until
 from tests.rig.wire_frames import request, response

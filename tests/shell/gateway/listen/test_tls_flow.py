@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.limits import HELD_BYTES_MAX
-from gateway.listen.settings import TlsFiles
+from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority
 from tests.rig.fake_broker import ReceivedRequest
 from tests.rig.loopback import Rig, answers, rig, run, until

@@ -10,9 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gateway.config.file import ConfigError
+from gateway.config.state import RegistryViewSection
 from gateway.node import registry_view
 from gateway.node.registry_view import View
+from keyway.tls.certificates import AllCertificates
+from tests.rig.certificates import Authority
 from tests.rig.patience import patient_s
 
 # `--beats FD` comes last, as the real one takes it.
@@ -114,3 +119,28 @@ def test_its_own_reason_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await until(lambda: sample(view, "keyway_registry_view_up") == 1)
 
     run(tmp_path, scenario)
+
+
+def section(folder: Path, **view: object) -> RegistryViewSection:
+    file = folder / "clusters.yaml"
+    view = {"registry_view": view}
+    clusters = [{"name": it, "bootstrap_servers": "127.0.0.1:1", **view} for it in "ab"]
+    tree = {"level": 1, "children": ["a", "b"]}
+    file.write_text(yaml.safe_dump({"clusters": clusters, "tree": tree}))
+    return RegistryViewSection(clusters_file=file, cluster="a")
+
+
+def test_its_certificate_is_one_of_the_node(tmp_path: Path) -> None:
+    own = Authority(tmp_path / "authority").issue("view", days=3)
+    all_ = AllCertificates()
+    files = {"cert_file": str(own.cert_file), "key_file": str(own.key_file)}
+    assert len(registry_view.build(section(tmp_path, **files), all_)) == 1
+    assert [it.port for it in all_.ports] == ["registry_view"]
+    (warning,) = all_.warnings()
+    assert warning.startswith("listener registry_view: certificate of cert_file expires on")
+    plain = AllCertificates()
+    assert len(registry_view.build(section(tmp_path, port=1), plain)) == 1
+    assert plain.ports == []
+    own.cert_file.write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"registry_view: cert_file .*: no PEM certificate"):
+        registry_view.build(section(tmp_path, **files), AllCertificates())

@@ -8,7 +8,7 @@ from calendar import timegm
 
 import pytest
 
-from gateway.core.tls.certificates import NoCertificate, expires_s, pem_blocks
+from keyway.tls.core.expiry import NoCertificate, expires_s, pem_blocks
 
 UTC, GENERALIZED = 0x17, 0x18
 

@@ -10,22 +10,41 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import structlog
 
-from gateway.core.tls.certificates import expires_s, pem_blocks
-from gateway.listen.limits import CERTIFICATE_WARNING_S, CERTIFICATES_LOOK_S
-from gateway.listen.settings import TlsFiles
-from gateway.listen.tls_context import AskedContext, server_context
-from gateway.listen.watched_file import stat_of
+from keyway.file_state import stat_of
+from keyway.tls.core.expiry import expires_s, pem_blocks
+from keyway.tls.limits import CERTIFICATE_WARNING_S, CERTIFICATES_LOOK_S
 
 log = structlog.get_logger("keyway.tls")
 
 
+ContextT = TypeVar("ContextT", bound=ssl.SSLContext)
+
+
 class UnusableFiles(Exception):
     """One line with the files that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The PEM files of one port with TLS. A repr shows no secrets."""
+
+    cert_file: Path
+    key_file: Path | None = None  # None: in cert_file
+    key_password: str | None = field(default=None, repr=False)
+    client_ca_file: Path | None = None
+    client_auth: ssl.VerifyMode = ssl.CERT_NONE
+    version_min: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+    def paths(self) -> tuple[Path, ...]:
+        given = (self.cert_file, self.key_file, self.client_ca_file)
+        return tuple(path for path in given if path is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +56,22 @@ class Expiring:
     expires_s: int  # seconds since the epoch
 
 
-class Certificates:
-    """`port` names the listener in logs, metrics and REST. Raises UnusableFiles."""
+def plain_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, port: str, files: TlsFiles) -> None:
+
+class Certificates(Generic[ContextT]):
+    """`port` names the listener in logs, metrics and REST; `make`: a context for a server, without
+    certificates yet. Raises UnusableFiles.
+    """
+
+    def __init__(self, port: str, files: TlsFiles, make: Callable[[], ContextT]) -> None:
         self.port = port
         self.files = files
+        self._make = make
         self.problem: str | None = None  # why the files as they are now are not in use
         self._state = _state_of(files)
-        self.context, self.expiring = _load(files)
+        self.context, self.expiring = _load(files, make)
 
     def following(self) -> ssl.SSLContext:
         """A context for a server that keeps it: each of its connections gets the newest one."""
@@ -68,7 +94,7 @@ class Certificates:
         self._state = _state_of(self.files)
         before = self.problem
         try:
-            self.context, self.expiring = _load(self.files)
+            self.context, self.expiring = _load(self.files, self._make)
         except UnusableFiles as unusable:
             self.problem = str(unusable)
             if self.problem != before:
@@ -90,15 +116,15 @@ class AllCertificates:
     """
 
     def __init__(self, wall_s: Callable[[], float] = _wall_s) -> None:
-        self.ports: list[Certificates] = []
+        self.ports: list[Certificates[Any]] = []
         self._wall_s = wall_s
         self.reloads = 0
         self.reloads_failed = 0
 
-    def add(self, certificates: Certificates) -> None:
+    def add(self, certificates: Certificates[Any]) -> None:
         self.ports.append(certificates)
 
-    def reload(self) -> Sequence[tuple[Certificates, bool]]:
+    def reload(self) -> Sequence[tuple[Certificates[Any], bool]]:
         """Each port, and whether its files could be used."""
         return [(port, self._reload(port)) for port in self.ports]
 
@@ -144,7 +170,7 @@ class AllCertificates:
             event.clear()
             self.reload()
 
-    def _reload(self, certificates: Certificates) -> bool:
+    def _reload(self, certificates: Certificates[Any]) -> bool:
         known = certificates.problem
         done = certificates.reload()
         if done:
@@ -154,8 +180,8 @@ class AllCertificates:
         return done
 
 
-def _load(files: TlsFiles) -> tuple[AskedContext, tuple[Expiring, ...]]:
-    context = server_context()
+def _load(files: TlsFiles, make: Callable[[], ContextT]) -> tuple[ContextT, tuple[Expiring, ...]]:
+    context = make()
     context.minimum_version = files.version_min
     context.verify_mode = files.client_auth
     what = "key_file" if files.key_file is not None else "cert_file"

@@ -14,8 +14,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.core.wire.apis import ApiKey
-from gateway.listen.certificates import AllCertificates, Certificates, UnusableFiles
-from gateway.listen.settings import TlsFiles
+from keyway.tls.certificates import (
+    AllCertificates,
+    Certificates,
+    TlsFiles,
+    UnusableFiles,
+    plain_context,
+)
 from tests.rig.certificates import Authority, Issued
 from tests.rig.loopback import answers, rig, run
 from tests.rig.wire_frames import request, response
@@ -131,7 +136,7 @@ def test_files_that_cannot_be_used_say_so(first: Issued, tmp_path: Path) -> None
         ),
     ):
         with pytest.raises(UnusableFiles, match=told) as refused:
-            Certificates("clients", wrong)
+            Certificates("clients", wrong, plain_context)
         assert "\n" not in str(refused.value)
 
 
@@ -139,11 +144,11 @@ def test_an_encrypted_key(authority: Authority) -> None:
     made = authority.issue("locked", password="hunter2")
     files = TlsFiles(cert_file=made.cert_file, key_file=made.key_file, key_password="hunter2")
     assert "hunter2" not in repr(files)
-    assert Certificates("clients", files).expiring
+    assert Certificates("clients", files, plain_context).expiring
     for password in (None, "swordfish"):
         wrong = TlsFiles(cert_file=made.cert_file, key_file=made.key_file, key_password=password)
         with pytest.raises(UnusableFiles, match="another key_password") as refused:
-            Certificates("clients", wrong)
+            Certificates("clients", wrong, plain_context)
         assert "swordfish" not in str(refused.value)
 
 
@@ -158,7 +163,7 @@ def test_the_end_of_each_certificate(
         client_ca_file=authority.ca_file,
         client_auth=ssl.CERT_REQUIRED,
     )
-    port = Certificates("outside", files)
+    port = Certificates("outside", files, plain_context)
     now_s = datetime.now(UTC).timestamp()
     days = [round((certificate.expires_s - now_s) / DAY_S) for certificate in port.expiring]
     places = [(certificate.file, certificate.position) for certificate in port.expiring]

@@ -1,0 +1,1 @@
+"""Certificates of servers, read again without a restart."""
