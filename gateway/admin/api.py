@@ -7,14 +7,12 @@ no others; a test compares them.
 # Long: a row for each route.
 from __future__ import annotations
 
-from dispatcher.core.model import Reason
+from gateway.admin.client_operations import CLIENT_OPERATIONS
 from gateway.admin.dashboard.rows import Overview
 from gateway.admin.limits import (
-    ID_MAX,
     KEY_BYTES_MAX,
     KEYS_MAX,
     NONCE_CHARS_MAX,
-    PAGE_HEADERS_MAX,
     PAGE_ROWS_MAX,
     PAGE_WINDOWS_MAX,
     RUNS_MAX,
@@ -25,8 +23,6 @@ from gateway.admin.node_rows import (
     CallerRow,
     ClustersRow,
     ConfigRow,
-    ConnectionList,
-    LimitList,
     LoggedOut,
     LoginBody,
     MemberList,
@@ -39,7 +35,25 @@ from gateway.admin.node_rows import (
     TlsReloadRow,
     TopicList,
 )
-from gateway.admin.operation import EVENTS, GROUP, JSON, METRICS_TEXT, Operation, Parameter
+from gateway.admin.operation import EVENTS, GROUP, JSON, METRICS_TEXT, Operation
+from gateway.admin.parameters import (
+    AFTER_BROKER,
+    AFTER_ID,
+    AFTER_OFFSET,
+    AFTER_PLACE,
+    AFTER_RECORD,
+    CLIENT_ID,
+    HEADERS,
+    KEY_GLOB,
+    NAMES_PAGE,
+    PARTITION,
+    PLACES_PAGE,
+    REASON,
+    TOPIC,
+    rows,
+    text,
+    whole,
+)
 from gateway.admin.problems import DESCRIPTION
 from gateway.admin.repartition_operations import REPARTITION_OPERATIONS
 from gateway.admin.rows import (
@@ -73,67 +87,13 @@ from gateway.config.admin import Role
 from gateway.config.groups import FilterRules
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
 
-
-def _text(name: str, about: str, **schema: str | int | list[str]) -> Parameter:
-    return Parameter(name, about, {"type": "string", **schema})
-
-
-def _whole(name: str, about: str, least: int, most: int) -> Parameter:
-    return Parameter(name, about, {"type": "integer", "minimum": least, "maximum": most})
-
-
-def _limit(most: int) -> Parameter:
-    return _whole("limit", "Rows of the page.", 1, most)
-
-
-AFTER_NAME = _text("after", "The last name of the page before: its `next`.")
-AFTER_ID = _whole("after", "The last id of the page before: its `next`.", 0, ID_MAX)
-AFTER_BROKER = _whole("after", "The last broker of the page before: its `next`.", 0, 2**31 - 1)
-AFTER_PLACE = _text(
-    "after", "The `next` of the page before, like `orders-3`.", pattern=r"^[^\n]+-[0-9]{1,10}$"
-)
-AFTER_RECORD = _text(
-    "after",
-    "The `next` of the page before, like `orders-3-17`.",
-    pattern=r"^[^\n]+-[0-9]{1,10}-[0-9]{1,19}$",
-)
-AFTER_OFFSET = _text("after", "The `next` of the page before.", pattern="^[A-Za-z0-9_-]+$")
-NAME = _text("name", "Only names that hold this text.")
-TOPIC = _text("topic", "Only this topic.")
-PARTITION = _whole("partition", "Only this partition.", 0, 2**31 - 1)
-REASON = _text(
-    "reason",
-    "Only records that were parked for this reason.",
-    enum=[reason.value for reason in Reason],
-)
-KEY_GLOB = _text(
-    "key",
-    "Only keys that match this glob (`*`, `?`), for those who may see keys.",
-    minLength=1,
-    maxLength=KEY_BYTES_MAX,
-)
-HEADERS = Parameter(
-    "headers",
-    f"With the records' headers, for those who may see keys; {PAGE_HEADERS_MAX} rows at most.",
-    {"type": "boolean"},
-)
-CLIENT_ID = _text("client_id", "Only client ids that hold this text.")
-NAMES_PAGE = (NAME, AFTER_NAME, _limit(PAGE_ROWS_MAX))
-PLACES_PAGE = (
-    TOPIC,
-    PARTITION,
-    _text("state", "Only partitions in this state.", enum=["idle", "loading", "up"]),
-    AFTER_PLACE,
-)
-
-
 OPERATIONS = (
     Operation(
         "GET",
         "/v1/groups",
         "The Key-Shared groups of the node, a page at a time.",
         GroupList,
-        optional=(*NAMES_PAGE, _text("state", "Only groups in this state, like `Stable`.")),
+        optional=(*NAMES_PAGE, text("state", "Only groups in this state, like `Stable`.")),
     ),
     Operation("GET", "/v1/groups/{group}", "One group: members, windows, lag.", GroupDescription),
     Operation(
@@ -152,8 +112,8 @@ OPERATIONS = (
         query=(GROUP,),
         optional=(
             *PLACES_PAGE,
-            _limit(PAGE_WINDOWS_MAX),
-            _whole("runs", "Limit of the runs of a picture.", 1, RUNS_MAX),
+            rows(PAGE_WINDOWS_MAX),
+            whole("runs", "Limit of the runs of a picture.", 1, RUNS_MAX),
         ),
     ),
     Operation(
@@ -164,12 +124,12 @@ OPERATIONS = (
         KeyList,
         query=(GROUP,),
         optional=(
-            _text("key", "A key, if it is text.", maxLength=KEY_BYTES_MAX),
-            _text("key_base64", "A key, any bytes.", contentEncoding="base64"),
-            _text("key_hash", "Keys with this hash.", pattern="^[0-9a-fA-F]{8}$"),
+            text("key", "A key, if it is text.", maxLength=KEY_BYTES_MAX),
+            text("key_base64", "A key, any bytes.", contentEncoding="base64"),
+            text("key_hash", "Keys with this hash.", pattern="^[0-9a-fA-F]{8}$"),
             TOPIC,
             AFTER_RECORD,
-            _limit(KEYS_MAX),
+            rows(KEYS_MAX),
         ),
     ),
     Operation(
@@ -185,7 +145,7 @@ OPERATIONS = (
         "The positions of a group with their lag, a page at a time.",
         PositionList,
         query=(GROUP,),
-        optional=(TOPIC, AFTER_PLACE, _limit(PAGE_ROWS_MAX)),
+        optional=(TOPIC, AFTER_PLACE, rows(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",
@@ -211,9 +171,9 @@ OPERATIONS = (
         "The virtual brokers, a page at a time.",
         BrokerList,
         optional=(
-            _text("state", "Only brokers in this state.", enum=["up", "silent"]),
+            text("state", "Only brokers in this state.", enum=["up", "silent"]),
             AFTER_BROKER,
-            _limit(PAGE_ROWS_MAX),
+            rows(PAGE_ROWS_MAX),
         ),
     ),
     Operation("GET", "/v1/nodes", "The nodes that share a Redis, and what each owns.", NodeList),
@@ -222,8 +182,8 @@ OPERATIONS = (
         "/v1/nodes/proof",
         "A node proves to another node who it is, before that node passes on a token.",
         NodeProof,
-        query=(_text("nonce", "A random number.", minLength=16, maxLength=NONCE_CHARS_MAX),),
-        optional=(_text("caller", "The name of the token that is to be passed on."),),
+        query=(text("nonce", "A random number.", minLength=16, maxLength=NONCE_CHARS_MAX),),
+        optional=(text("caller", "The name of the token that is to be passed on."),),
         role=None,
     ),
     Operation(
@@ -256,38 +216,14 @@ OPERATIONS = (
         action="nodes.move",
         whole=True,
     ),
-    Operation(
-        "GET",
-        "/v1/connections",
-        "The connections of clients, a page at a time.",
-        ConnectionList,
-        optional=(
-            CLIENT_ID,
-            _text("host", "Only connections from this host."),
-            _text(
-                "broker",
-                "Only connections to this broker, or to `bootstrap`.",
-                pattern="^([0-9]+|bootstrap)$",
-            ),
-            AFTER_ID,
-            _limit(PAGE_ROWS_MAX),
-        ),
-    ),
-    Operation(
-        "GET",
-        "/v1/limits",
-        "The limits of clients, and what they have used, a page at a time.",
-        LimitList,
-        optional=(AFTER_ID, _limit(PAGE_ROWS_MAX)),
-        whole=True,
-    ),
+    *CLIENT_OPERATIONS,
     Operation(
         "GET",
         "/v1/parked",
         "Records that wait for an operator.",
         ParkedList,
         query=(GROUP,),
-        optional=(TOPIC, PARTITION, REASON, KEY_GLOB, HEADERS, AFTER_RECORD, _limit(PAGE_ROWS_MAX)),
+        optional=(TOPIC, PARTITION, REASON, KEY_GLOB, HEADERS, AFTER_RECORD, rows(PAGE_ROWS_MAX)),
     ),
     Operation(
         "GET",
@@ -296,9 +232,9 @@ OPERATIONS = (
         ValueRow,
         query=(
             GROUP,
-            _text("topic", "The topic of the record.", minLength=1, maxLength=GROUP_ID_CHARS_MAX),
-            _whole("partition", "Its partition.", 0, 2**31 - 1),
-            _whole("offset", "Its offset.", 0, 2**63 - 1),
+            text("topic", "The topic of the record.", minLength=1, maxLength=GROUP_ID_CHARS_MAX),
+            whole("partition", "Its partition.", 0, 2**31 - 1),
+            whole("offset", "Its offset.", 0, 2**63 - 1),
         ),
         action="parked.value",
         values=True,
@@ -318,7 +254,7 @@ OPERATIONS = (
         "Where a group cannot read on.",
         UnreadableList,
         query=(GROUP,),
-        optional=(TOPIC, AFTER_PLACE, _limit(PAGE_ROWS_MAX)),
+        optional=(TOPIC, AFTER_PLACE, rows(PAGE_ROWS_MAX)),
     ),
     Operation(
         "POST",
@@ -412,8 +348,8 @@ OPERATIONS = (
         "The links of the distribution: how far each is, and why it waits.",
         StatusRow,
         optional=(
-            _text("link", "Only this link, like `ams-level-1`."),
-            _text("topic", "Only this topic of each link."),
+            text("link", "Only this link, like `ams-level-1`."),
+            text("topic", "Only this topic of each link."),
         ),
         whole=True,
     ),
@@ -423,11 +359,11 @@ OPERATIONS = (
         "Where groups would go on on each cluster, and why not. With a parameter a page at a time.",
         StatusRow,
         optional=(
-            _text("group", "Only this group."),
+            text("group", "Only this group."),
             TOPIC,
-            _text("cluster", "Only this cluster."),
+            text("cluster", "Only this cluster."),
             AFTER_OFFSET,
-            _limit(PAGE_ROWS_MAX),
+            rows(PAGE_ROWS_MAX),
         ),
         whole=True,
     ),
@@ -436,7 +372,7 @@ OPERATIONS = (
         "/v1/schemas",
         "The schemas of each target registry.",
         StatusRow,
-        optional=(_text("target", "Only this cluster's registry; `ok` is still that of all."),),
+        optional=(text("target", "Only this cluster's registry; `ok` is still that of all."),),
         whole=True,
     ),
     Operation(
@@ -445,11 +381,11 @@ OPERATIONS = (
         "The last changes and refusals, the latest first, a page at a time.",
         AuditList,
         optional=(
-            _text("who", "Only acts with this token."),
-            _text("group", "Only acts on this group."),
-            _text("action", "Only acts of this kind."),
+            text("who", "Only acts with this token."),
+            text("group", "Only acts on this group."),
+            text("action", "Only acts of this kind."),
             AFTER_ID,
-            _limit(PAGE_ROWS_MAX),
+            rows(PAGE_ROWS_MAX),
         ),
         role=Role.ADMIN,
         whole=True,

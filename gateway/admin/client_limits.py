@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gateway.admin.limits import ID_MAX
 from gateway.admin.node_rows import LimitList, LimitRow
-from gateway.admin.pages import limit_of, number
+from gateway.admin.pages import flag, limit_of, number, page_of
 from gateway.admin.problems import answered
 from gateway.core.client_limits.account import Account
 from gateway.core.client_limits.rules import Per, Rule
@@ -24,14 +24,17 @@ def limit_routes(server: Server, groups: Groups) -> list[Route]:
     async def list_limits(request: Request) -> Response:
         limit = limit_of(request)
         after = number(request, "after", 0, ID_MAX, default=0)
-        accounts = server.limits.accounts
-        known = accounts.all()
-        rows = [
-            _row(accounts.rule(account), account, groups.sessions)
-            for account in known[after : after + limit]
-        ]
-        more = after + limit < len(known)
-        following = str(after + limit) if more else None
+        reached = flag(request, "reached")
+        rules = server.limits.accounts.rules  # a reload puts others in their place
+        known = list(enumerate(server.limits.accounts.all(), 1))
+
+        def kept(place: tuple[int, Account]) -> bool:
+            account = place[1]
+            return not reached or bool(_reached(rules[account.rule], account, groups.sessions))
+
+        page, more = await page_of(known, after, limit, kept)
+        rows = [_row(rules[it.rule], it, groups.sessions) for _, it in page]
+        following = str(page[-1][0]) if more else None
         return answered(LimitList(limits=rows, total=len(known), next=following))
 
     return [Route("/v1/limits", list_limits, methods=["GET"])]
@@ -56,4 +59,15 @@ def _row(rule: Rule, account: Account, sessions: ShareSessions) -> LimitRow:
         muted=account.muted,
         refused=account.refused,
         wait_ms=account.debt_ms(time.monotonic_ns()),
+        reached=_reached(rule, account, sessions),
     )
+
+
+def _reached(rule: Rule, account: Account, sessions: ShareSessions) -> list[str]:
+    found = account.waits_for(time.monotonic_ns())
+    if rule.connections is not None and len(account.connections) >= rule.connections:
+        found.append("connections")
+    if rule.share_sessions is not None:
+        opened = sessions_of(account, sessions.opened_on)
+        found += ["share_sessions"] if opened >= rule.share_sessions else []
+    return found

@@ -213,6 +213,7 @@ class LimitRow(Row):
     muted: int  # requests that had to wait, as their client did not
     refused: int  # connections and share sessions
     wait_ms: int  # of a Fetch or Produce that came now
+    reached: list[str]  # limits that make it wait, or refuse one more connection or share session
 
 
 class LimitList(Row):

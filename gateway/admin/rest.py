@@ -39,6 +39,7 @@ from gateway.admin.groups import group_routes
 from gateway.admin.health import Health, HealthCollector
 from gateway.admin.history import history_routes
 from gateway.admin.key_lookup import key_routes
+from gateway.admin.listeners import listener_routes
 from gateway.admin.login import login_routes
 from gateway.admin.members import member_routes
 from gateway.admin.nodes import node_routes
@@ -155,6 +156,7 @@ def rest_app(parts: RestParts, *, loopback: bool) -> Starlette:
                 *repartition_routes(parts.repartitions),
                 *connection_routes(parts.server, parts.upstream, parts.groups),
                 *limit_routes(parts.server, parts.groups),
+                *listener_routes(parts.server),
                 *node_routes(parts.nodes, parts.access.tokens),
                 *parked_routes(parts.parked, parts.configuration, parts.decoder),
                 *administration_routes(parts.administration),

@@ -16,6 +16,7 @@ from gateway.cli import (
     filters,
     groups,
     keys,
+    listeners,
     node,
     nodes,
     repartitions,
@@ -51,6 +52,7 @@ app.add_typer(node.topics, name="topic")
 app.add_typer(repartitions.app, name="repartition")
 app.add_typer(node.brokers, name="broker")
 app.add_typer(node.connections, name="connection")
+app.add_typer(listeners.app, name="listener")
 app.add_typer(client_limits.app, name="limit")
 app.add_typer(nodes.app, name="node")
 app.command(cls=Watching)(node.health)

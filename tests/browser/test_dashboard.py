@@ -39,6 +39,7 @@ VIEWS = (
     "",
     "groups",
     "topics",
+    "clients",
     "links",
     "audit",
     *(f"groups/{LEDGER}{tab}" for tab in TABS),

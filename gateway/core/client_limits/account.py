@@ -110,3 +110,12 @@ class Account:
     def debt_ms(self, now_ns: int) -> int:
         """How long a Fetch or Produce that came now would wait."""
         return -(-self.wait_ns(0, now_ns) // _MS_NS)
+
+    def waits_for(self, now_ns: int) -> list[str]:
+        """The limits that it would wait for, as keyway.yaml names them."""
+        named = (
+            ("requests_per_s", self._requests),
+            ("bytes_in_per_s", self._bytes_in),
+            ("bytes_out_per_s", self._bytes_out),
+        )
+        return [name for name, it in named if it is not None and it.debt_ns(now_ns)]

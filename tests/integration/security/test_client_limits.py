@@ -12,27 +12,43 @@ import yaml
 from confluent_kafka import Producer
 
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import request_frame
 from gateway.embedded.kafka import KafkaCluster
-from tests.rig.clients.wire_client import WireClient
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.clients.wire_client import ShareSession, WireClient
 from tests.rig.gateway_process import GatewayProcess
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, produce
+from tests.rig.operating import metrics
 from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
 RATE = 100_000  # bytes a second
+MANY = 1_000_000
+GROUP = {"match": "*", "auto_offset_reset": "earliest"}
 LIMITS: list[dict[str, Any]] = [
     {"name": "slow", "client_id": "slow-*", "bytes_in_per_s": RATE, "per": "client_id"},
     {"name": "few", "client_id": "wire-client", "connections": 2, "requests_per_s": 50},
+    {"name": "one", "client_id": "sharing-*", "share_sessions": 1},
 ]
 
 
 @pytest.fixture(scope="module")
 def node(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     directory = tmp_path_factory.mktemp("limits")
-    with GatewayProcess(directory, kafka.bootstrap_servers, limits=LIMITS) as gateway:
+    upstream = kafka.bootstrap_servers
+    with GatewayProcess(directory, upstream, limits=LIMITS, groups=[GROUP]) as gateway:
         yield gateway
+
+
+def reload(node: GatewayProcess, rule: int, **changes: Any) -> None:
+    settings = yaml.safe_load(node.config.read_text())
+    settings["limits"][rule] |= changes
+    node.config.write_text(yaml.safe_dump(settings))
+    answer = httpx.post(f"http://{node.admin}/v1/config/reload").json()
+    assert set(answer["reloaded"]) <= {f"limits.{rule}.{name}" for name in changes}
+    assert answer["restart"] == []
 
 
 def limits(node: GatewayProcess) -> dict[str, dict[str, Any]]:
@@ -91,11 +107,7 @@ def test_who_ignores_it_is_held_and_one_connection_too_many_is_closed(
         assert (row["connections"], row["refused"]) == (2, 1)
         assert row["muted"] > 0
         assert node.log_text().count("connections_refused") == 1
-        settings = yaml.safe_load(node.config.read_text())
-        settings["limits"][1]["connections"] = 3
-        node.config.write_text(yaml.safe_dump(settings))
-        reloaded = httpx.post(f"http://{node.admin}/v1/config/reload").json()["reloaded"]
-        assert reloaded == ["limits.1.connections"]
+        reload(node, 1, connections=3)
         with WireClient(node.bootstrap) as three:
             three.send_bytes(frame)
             three.receive_frame()
@@ -104,3 +116,81 @@ def test_who_ignores_it_is_held_and_one_connection_too_many_is_closed(
         what="the last of them is gone",
         deadline_s=10.0,
     )
+
+
+def test_a_faster_rule_holds_at_once_for_an_open_connection(node: GatewayProcess) -> None:
+    """What would take half an hour is answered: the connection stays, and nothing restarts."""
+    frame = request_frame(ApiKey.LIST_GROUPS, 4, 1, "wire-client", b"\1\0")
+    reload(node, 1, requests_per_s=1)
+    with WireClient(node.bootstrap) as client:
+        muted = limits(node)["few"]["muted"]
+        client.send_bytes(frame * 2_000)
+        client.receive_frame()
+        wait_until(
+            lambda: limits(node)["few"]["muted"] > muted,
+            what="a request that waits",
+            deadline_s=30,
+        )
+        reload(node, 1, requests_per_s=MANY)
+        for _ in range(1_999):
+            client.receive_frame()
+
+
+def test_a_session_too_many_is_refused_and_opens_once_there_is_room(
+    node: GatewayProcess, kafka: KafkaCluster, fresh_name: Callable[[str], str]
+) -> None:
+    """Two stock share consumers: the second gets nothing, and later all that the first left."""
+    topic, group = fresh_name("sessions"), fresh_name("sharing")
+    create_topic(kafka.bootstrap_servers, topic, partitions=1)
+    labels = 'api="share_fetch",error="share_session_limit_reached"'
+    refused = f"keyway_server_requests_refused_total{{{labels}}}"
+    with ShareHost.librdkafka() as host:
+        first = host.member(node.bootstrap, group, [topic], name="sharing")
+        produce(kafka.bootstrap_servers, topic, [(b"k%d" % at, b"1") for at in range(10)])
+        first.poll_count(10)
+        assert limits(node)["one"]["share_sessions"] == 1
+        second = host.member(node.bootstrap, group, [topic], name="sharing")
+        second.begin_consume()
+        wait_until(
+            lambda: metrics(node).get(refused, 0) > 0, what="the second is refused", deadline_s=60
+        )
+        row = limits(node)["one"]
+        assert (row["share_sessions"], row["share_sessions_max"]) == (1, 1)
+        assert row["reached"] == ["share_sessions"]
+        assert row["refused"] > 0
+        produce(kafka.bootstrap_servers, topic, [(b"k%d" % at, b"2") for at in range(10)])
+        first.close()
+        later = {b"k%d" % at for at in range(10)}
+        wait_until(
+            lambda: later <= {it.key for it in second.deliveries if it.value == b"2"},
+            what="its records",
+            deadline_s=60,
+        )
+        second.end_consume()
+        second.close()
+
+
+def test_sessions_of_one_connection_and_of_a_reload(
+    node: GatewayProcess, kafka: KafkaCluster, fresh_name: Callable[[str], str]
+) -> None:
+    """On the wire: the refusal has its Kafka code, and the connection goes on."""
+    topic, group = fresh_name("sessions"), fresh_name("wire")
+    create_topic(kafka.bootstrap_servers, topic, partitions=1)
+    reload(node, 1, share_sessions=1, connections=20, requests_per_s=MANY)
+    with (
+        ShareSession(node.bootstrap, group, topic).join() as one,
+        ShareSession(node.bootstrap, group, topic).join() as two,
+    ):
+        one.fetch(max_wait_ms=0)
+        for _ in range(2):
+            answer = two.fetch_message(max_wait_ms=0)
+            assert answer["ErrorCode"] == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        one.fetch(max_wait_ms=0)
+        reload(node, 1, share_sessions=2)
+        two.fetch(max_wait_ms=0)
+        reload(node, 1, share_sessions=0)
+        two.fetch(max_wait_ms=0)  # one that is open stays
+        two.acknowledge({}, epoch=-1)
+        two.epoch = 0
+        answer = two.fetch_message(max_wait_ms=0)
+        assert answer["ErrorCode"] == ErrorCode.SHARE_SESSION_LIMIT_REACHED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
+from tests.rig.clients.java_programs import JVM_OPTIONS, JavaPrograms
 from tests.rig.clients.kafka_tools import TOPICS, KafkaTools
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.identified_node import (
@@ -210,6 +212,35 @@ def test_javas_tools(
     for client, other in zip(CLIENTS, reversed(CLIENTS), strict=True):
         servers, properties = javas(node, tmp_path, way, client)
         said = kafka_tools.run(TOPICS, servers, "--command-config", str(properties), "--list")
+        assert (client in said.split(), other in said.split()) == (True, False), said
+
+
+def test_javas_tools_with_tokens(
+    node: IdentifiedNode, java_programs: JavaPrograms, tmp_path: Path
+) -> None:
+    """Java's own OAUTHBEARER client. It takes the token of a file that its JVM allows it to read,
+    and asks the issuer for none.
+    """
+    package = "org.apache.kafka.common.security.oauthbearer"
+    for client, other in zip(CLIENTS, reversed(CLIENTS), strict=True):
+        token, properties = tmp_path / f"{client}.jwt", tmp_path / f"{client}.properties"
+        token.write_text(node.issuer.token(client))
+        lines = (
+            "security.protocol=SASL_PLAINTEXT",
+            "sasl.mechanism=OAUTHBEARER",
+            f"sasl.jaas.config={package}.OAuthBearerLoginModule required;",
+            f"sasl.login.callback.handler.class={package}.OAuthBearerLoginCallbackHandler",
+            f"sasl.oauthbearer.token.endpoint.url=file://{token}",
+        )
+        properties.write_text("\n".join(lines) + "\n")
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed."
+        command = java_programs.command(
+            *(TOPICS, "--bootstrap-server", node.sasl, "--command-config", str(properties)),
+            "--list",
+            options=(*JVM_OPTIONS, f"{allowed}urls=file://{token}", f"{allowed}files={token}"),
+        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patient_s(120))
+        said = done.stdout + done.stderr
         assert (client in said.split(), other in said.split()) == (True, False), said
 
 

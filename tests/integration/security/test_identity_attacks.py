@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+from playwright.sync_api import expect
 
 from gateway.core.cluster.scram import ScramClient
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from tests.rig.browser import CHROMIUM, chromium, tab
 from tests.rig.certificates import Authority, Issued
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.identified_node import (
@@ -289,3 +292,50 @@ def test_who_is_revoked_is_let_go(node: IdentifiedNode) -> None:
         beside.replace(node.key_set_file)
         assert line.closed_within(patient_s(GONE_S)), "the key of its token has gone"
     node.key_set_file.write_text(key_set)
+
+
+def logins(node: IdentifiedNode) -> dict[tuple[str, str], int]:
+    """Of the listener with SASL, by mechanism and outcome."""
+    listed = httpx.get(f"http://{node.gateway.admin}/v1/listeners").json()["listeners"]
+    (found,) = [it for it in listed if it["listener"] == "sasl"]
+    return {(it["mechanism"], it["outcome"]): it["count"] for it in found["logins"]}
+
+
+def test_operators_see_what_becomes_of_logins_and_no_secret(node: IdentifiedNode) -> None:
+    before = logins(node)
+    with logged_in(node, "anna"), WireClient(node.sasl) as wrong, WireClient(node.sasl) as stranger:
+        plain(wrong, "anna", "hunter2")
+        bearer(stranger, "a.b.c")
+        now = logins(node)
+    for outcome in (
+        ("PLAIN", "accepted"),
+        ("PLAIN", "wrong_credentials"),
+        ("OAUTHBEARER", "token"),
+    ):
+        assert now[outcome] == before.get(outcome, 0) + 1, outcome
+    url = f"http://{node.gateway.admin}"
+    shown = httpx.get(f"{url}/v1/listeners").text + httpx.get(f"{url}/metrics").text
+    for secret in (gate_password("anna"), kafka_password("anna"), kafka_user("anna"), "hunter2"):
+        assert secret not in shown
+
+
+@pytest.mark.deep
+def test_the_dashboard_shows_who_authenticates(node: IdentifiedNode) -> None:
+    with WireClient(node.sasl) as wrong:
+        plain(wrong, "anna", "hunter2")
+    url = f"http://{node.gateway.admin}"
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM}: make setup installs it as root (apt-get install chromium)")
+    with chromium() as browser, tab(browser, url) as opened:
+        opened.open("clients")
+        rows = opened.page.get_by_role("row")
+        sasl = rows.filter(has=opened.page.get_by_role("rowheader", name="sasl"))
+        expect(sasl).to_contain_text("OAUTHBEARER")
+        expect(sasl).to_contain_text("wrong credentials")
+        mutual = rows.filter(has=opened.page.get_by_role("rowheader", name="mutual"))
+        expect(mutual).to_contain_text("CERTIFICATE")
+        expect(mutual).to_contain_text("until 20")
+        opaque = rows.filter(has=opened.page.get_by_role("rowheader", name="plain"))
+        expect(opaque).to_contain_text("Kafka")
+        assert not opened.inaccessible()
+        assert not opened.violations

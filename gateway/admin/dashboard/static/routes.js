@@ -1,6 +1,7 @@
 // Views by the part of the address behind #: /groups/NAME/keys, names quoted.
 
 import { drawAudit } from "./views/audit.js";
+import { drawClients } from "./views/clients.js";
 import { drawGroup } from "./views/group.js";
 import { drawGroups } from "./views/groups.js";
 import { drawLinks } from "./views/links.js";
@@ -13,6 +14,7 @@ export const VIEWS = [
   { path: "/", title: "Overview", draw: drawOverview },
   { path: "/groups", title: "Groups", draw: drawGroups },
   { path: "/topics", title: "Topics", draw: drawTopics },
+  { path: "/clients", title: "Clients", draw: drawClients },
   { path: "/nodes", title: "Nodes", draw: drawNodes, shown: severalNodes },
   { path: "/links", title: "Links", draw: drawLinks },
   { path: "/audit", title: "Audit", draw: drawAudit },

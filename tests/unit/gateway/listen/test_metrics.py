@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
+from gateway.core.client_limits import accounts as accounts_module
+from gateway.core.client_limits.account import Account
+from gateway.core.client_limits.accounts import Accounts
+from gateway.core.client_limits.rules import Per, Rule, Who
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.effects import Rewrite
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.listen.counters import Counters, Refused
-from gateway.listen.metrics import ServerCollector, TopicTrafficCollector
+from gateway.listen.metrics import LimitsCollector, ServerCollector, TopicTrafficCollector
 from gateway.listen.server import ClientConnection, ConnectionId, Server, ServerSettings
 from tests.rig.wire_frames import response
 
@@ -110,3 +115,43 @@ def test_topics_of_metadata_answers_have_bytes_of_their_own() -> None:
         'keyway_topic_fetched_bytes_total{topic="other"} 56.0',
     ):
         assert f"{line}\n" in text
+
+
+def test_limits_are_counted_by_rule_whoever_shares_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of an account that made room for another one stay in the sum of its rule."""
+    monkeypatch.setattr(accounts_module, "LIMIT_ACCOUNTS_MAX", 2)
+    each = Rule(name="each", principal="t-*", per=Per.PRINCIPAL, bytes_in_per_s=1_000)
+    accounts = Accounts([each, Rule(name="rest", connections=3)])
+    metrics = LimitsCollector(accounts)
+    now_ns = 100_000_000_000
+    assert 'keyway_limits_requests_total{rule="rest"} 0.0\n' in exported(metrics)
+
+    def used(principal: str, size: int) -> Account:
+        found = accounts.find(Who(address="a", client_id="c", principal=principal), now_ns)
+        assert isinstance(found, Account)
+        found.asked(ApiKey.PRODUCE, size, now_ns)
+        found.answered(ApiKey.PRODUCE, 10, now_ns)
+        return found
+
+    used("t-1", 500)
+    held = used("t-2", 4_500)
+    held.connections.update((1, 2))
+    held.muted, held.refused = 3, 4
+    used("t-3", 100)
+    assert [it.who for it in accounts.all()] == ["t-2", "t-3"], "t-1 is gone"
+    text = exported(metrics)
+    for line in (
+        "# TYPE keyway_limits_connections gauge",
+        'keyway_limits_connections{rule="each"} 2.0',
+        'keyway_limits_requests_total{rule="each"} 3.0',
+        'keyway_limits_bytes_in_total{rule="each"} 5100.0',
+        'keyway_limits_bytes_out_total{rule="each"} 30.0',
+        'keyway_limits_throttled_seconds_total{rule="each"} 3.5',
+        'keyway_limits_muted_total{rule="each"} 3.0',
+        'keyway_limits_refused_total{rule="each"} 4.0',
+        'keyway_limits_connections{rule="rest"} 0.0',
+        'keyway_limits_bytes_in_total{rule="rest"} 0.0',
+    ):
+        assert f"{line}\n" in text
+    accounts.replace([each])
+    assert 'rule="rest"' not in exported(metrics)
