@@ -336,8 +336,11 @@ def _not_known(processed: list[Processed], entries: dict[int, Entry]) -> int:
     for record in processed:
         entry = entries.get(record.partition)
         progress = entry.progress if entry is not None else None
-        stream = Stream("east", TOPIC, record.partition)
-        count += progress is None or not progress.has(stream, record.offset)
+        there = Stream("east", TOPIC, record.partition)  # whatever the topic's id
+        count += progress is None or not any(
+            there.may_be(stream) and progress.has(stream, record.offset)
+            for stream in progress.vector
+        )
     return count
 
 

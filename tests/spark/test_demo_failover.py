@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.timeout(1_800),
-    pytest.mark.skipif(
-        "KEYWAY_TESTS_HISTORIES" not in os.environ,
-        reason="two Sparks more: the campaign offsets runs it",
-    ),
 ]
 
 
