@@ -52,6 +52,7 @@ def test_the_makefile_stays_short() -> None:
     assert len([line for line in lines if ":" in line and " ## " in line]) <= TARGETS_MAX
 
 
+@pytest.mark.deep
 def test_parked_scale(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["parked_scale", "--records", "30000"])
     monkeypatch.setattr(parked_scale, "RATE_MIN", 0.0)  # of millions of records
@@ -70,6 +71,7 @@ def test_ring(
     assert "us/key" in capsys.readouterr().out
 
 
+@pytest.mark.deep
 def test_bench_window(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["window_cost", "--turns", "2"])
     monkeypatch.setattr(window_cost, "WARM_UP_TURNS", 1)
@@ -120,6 +122,7 @@ def test_mutants_are_made_of_every_room_of_the_core() -> None:
     assert {"schema_dist.core.plan", "schema_dist.core.absences"} <= modules
 
 
+@pytest.mark.deep
 def test_mutate() -> None:
     """A few mutants of one module, with its own unit tests."""
     tried = ran("-m", "tests.mutation", "--own", "--sample", "5", "retry")

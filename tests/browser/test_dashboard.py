@@ -110,6 +110,7 @@ def test_login(browser: Browser, stage: Stage) -> None:
         assert not stranger.violations
 
 
+@pytest.mark.deep
 def test_the_keyboard_alone_is_enough(page: Tab) -> None:
     """A decision is reached with Tab and Space; the dialog keeps the focus until it is closed."""
     page.open(f"groups/{LEDGER}/parked")
@@ -201,6 +202,7 @@ def test_figures_are_written_as_people_read_them(page: Tab) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_filter_is_previewed_then_set_then_removed(page: Tab, stage: Stage) -> None:
     page.open(f"groups/{BILLING}/filters")
     page.page.get_by_role("button", name="Edit …").click()
@@ -325,6 +327,7 @@ def test_a_page_whose_graphics_hang_is_drawn(browser: Browser, stage: Stage) -> 
         expect(opened.page.locator(".loading")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_a_view_with_a_fault_says_so(browser: Browser, stage: Stage) -> None:
     with tab(browser, stage.url, token=OPERATOR) as opened:
         opened.page.route("**/v1/topics?*", lambda route: route.fulfill(json={}))
@@ -337,6 +340,7 @@ def test_a_view_with_a_fault_says_so(browser: Browser, stage: Stage) -> None:
         expect(main.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_links_of_a_node_that_knows_no_clusters(page: Tab) -> None:
     page.open("links")
     expect(page.page.locator("main")).to_contain_text("Set admin.clusters_file in keyway.yaml")

@@ -24,7 +24,7 @@ from tests.rig.documents import TOOLS
 from tests.rig.kafka import read_partition
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 
 def test_parked_records_are_released_and_skipped(page: Tab, stage: Stage) -> None:

@@ -149,6 +149,7 @@ def test_the_origin_is_the_topic_before_a_pipeline_routed_the_record(spark: Spar
     assert bytes_of(row["copy"]) == encode(copy, Stood("all-orders", 1, b"k", b"v"))
 
 
+@pytest.mark.deep
 def test_many_topics_are_all_found(spark: SparkSession) -> None:
     names = {
         f"acme-{number}": Named(f"topic-{number}", f"{number:022d}") for number in range(2_000)

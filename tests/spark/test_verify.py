@@ -101,6 +101,7 @@ def test_each_difference_is_counted_and_named(
     assert len(steps) > 1
 
 
+@pytest.mark.deep
 def test_an_empty_side_lacks_all_and_two_empty_ones_are_alike(
     spark: SparkSession, kafka: KafkaCluster, config: ClustersConfig
 ) -> None:

@@ -221,6 +221,7 @@ def test_redis_flushed_and_gateway_restarted(
     finish(members, load)
 
 
+@pytest.mark.deep
 def test_redis_flushed_while_running(
     site: Site, load: Load, share_group: Group, librdkafka_host: ShareHost
 ) -> None:

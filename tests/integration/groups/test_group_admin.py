@@ -307,6 +307,7 @@ def test_what_the_gateway_refuses_by_itself(
     assert unknown["Partitions"][0]["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.deep
 def test_two_brokers_list_a_group_once(
     kafka_pair: KafkaCluster, fresh_name: Names, tmp_path: Path, librdkafka_host: ShareHost
 ) -> None:

@@ -98,7 +98,10 @@ def offsets(deliveries: Iterable[Delivery]) -> list[int]:
     return [delivery.offset for delivery in deliveries]
 
 
-@pytest.mark.parametrize(("victim", "heir"), [("librdkafka", "java"), ("java", "librdkafka")])
+@pytest.mark.parametrize(
+    ("victim", "heir"),
+    [pytest.param("librdkafka", "java", marks=pytest.mark.deep), ("java", "librdkafka")],
+)
 def test_killed_member_loses_nothing(
     front: str,
     topic: Topic,
@@ -293,6 +296,7 @@ def test_rejected_and_exhausted_records_end_differently(kafka: KafkaCluster, joi
     wait_for_committed(kafka, group.group, group.topic, 0, 1)
 
 
+@pytest.mark.deep
 def test_lock_timeout_redelivers_and_refuses_the_late_acknowledgement(
     gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
 ) -> None:
@@ -345,6 +349,7 @@ def test_explicit_mode_without_acknowledgement_of_all(join: Join) -> None:
     group.member.settle("ACCEPT", held)
 
 
+@pytest.mark.deep
 def test_no_wake_up_is_lost(join: Join) -> None:
     """Scenario 24: with nothing produced any more, the next record of a key comes right after the
     acknowledgement.

@@ -131,6 +131,7 @@ def test_a_key_drains_and_the_others_do_not_wait(
     drained.second.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["librdkafka", "java"])
 def test_the_heir_of_a_killed_holder_begins_where_it_stood(
     drain: Drain,
@@ -156,6 +157,7 @@ def test_the_heir_of_a_killed_holder_begins_where_it_stood(
     drained.second.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ending", ["accepts", "leaves"])
 def test_a_key_that_returns_home_goes_on_without_new_traffic(
     drain: Drain,

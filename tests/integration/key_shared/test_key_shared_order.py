@@ -59,7 +59,14 @@ def consume_until_all_joined(front: str, topic: str, members: list[ShareMember])
     return sent
 
 
-@pytest.mark.parametrize("kinds", [["librdkafka"] * 4, ["java"] * 3, ["java", "librdkafka"] * 2])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["librdkafka"] * 4,
+        pytest.param(["java"] * 3, marks=pytest.mark.deep),
+        ["java", "librdkafka"] * 2,
+    ],
+)
 def test_affinity_and_order(
     front: str, topic: Topic, share_group: Group, request: pytest.FixtureRequest, kinds: list[str]
 ) -> None:

@@ -113,6 +113,7 @@ def test_any_id_of_a_broker_places_replicas(
     wait_until(lambda: replicas(1) == [1, 2], what="replicas in their new order", deadline_s=30)
 
 
+@pytest.mark.deep
 def test_java_admin(nodes: Nodes, java_programs: JavaPrograms) -> None:
     output = java_programs.run("AdminChecks", nodes.bootstrap, "java-slots", "2", seconds_max=60)
     report = report_of(output)

@@ -19,7 +19,7 @@ from tests.rig.kafka import create_topic, end_transaction, log_end
 from tests.rig.offset_clusters import PlainLink, Services, commit, produce_at, write_config
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 BASE = 1_700_000_000_000
 COMPACTING = {
     "cleanup.policy": "compact",

@@ -72,6 +72,7 @@ def test_a_group_goes_on_where_it_was(
     back.close()
 
 
+@pytest.mark.deep
 def test_a_commit_in_a_transaction_counts_when_it_is_committed(
     pair: Addresses, copied: Copied, fresh_name: Names, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_port_that_is_taken(
     assert "Traceback" not in node.log_text()
 
 
+@pytest.mark.deep
 def test_rest_on_ipv6(tmp_path: Path, kafka: KafkaCluster) -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")

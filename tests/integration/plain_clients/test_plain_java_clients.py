@@ -82,6 +82,7 @@ def test_console_tools(front: str, java_programs: JavaPrograms, topic: Topic) ->
     assert sorted(output.splitlines()) == sorted(lines.splitlines())
 
 
+@pytest.mark.deep
 def test_perf_tools(front: str, java_programs: JavaPrograms, topic: Topic) -> None:
     """100,000 records at full speed: frames in every size and at every boundary."""
     name = topic(partitions=4)
@@ -101,6 +102,7 @@ def test_perf_tools(front: str, java_programs: JavaPrograms, topic: Topic) -> No
     assert int(float(output.split(",")[4])) >= 100_000, output
 
 
+@pytest.mark.deep
 def test_console_share_consumer(
     front: str, java_programs: JavaPrograms, topic: Topic, share_group: Group
 ) -> None:

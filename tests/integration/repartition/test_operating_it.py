@@ -121,6 +121,7 @@ def test_partitions_stay_hidden_until_they_are_shown(
     assert from_text(text).before == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_groups_that_start_at_the_end_get_the_first_record(
     node: GatewayProcess,

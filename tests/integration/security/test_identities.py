@@ -205,6 +205,7 @@ def javas(node: IdentifiedNode, directory: Path, way: str, client: str) -> tuple
     return servers, properties
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", ["CERTIFICATE", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_javas_tools(
     node: IdentifiedNode, kafka_tools: KafkaTools, tmp_path: Path, way: str

@@ -98,6 +98,7 @@ def test_nothing_is_answered_before_the_login(node: IdentifiedNode) -> None:
         assert line.closed_within(patient_s(10)), "nor behind one that fails"
 
 
+@pytest.mark.deep
 def test_a_wrong_password_tells_nothing_and_takes_its_time(node: IdentifiedNode) -> None:
     for user, password in (
         ("anna", "wrong"),
@@ -117,6 +118,7 @@ def test_a_wrong_password_tells_nothing_and_takes_its_time(node: IdentifiedNode)
     assert gate_password("anna") not in node.gateway.log_text()
 
 
+@pytest.mark.deep
 def test_an_unknown_name_looks_like_a_known_one(node: IdentifiedNode) -> None:
     def challenge(user: str) -> tuple[bytes, bytes]:
         with WireClient(node.sasl) as line:
@@ -202,6 +204,7 @@ def test_tokens_that_are_not_good(node: IdentifiedNode) -> None:
         assert 0 < answer["SessionLifetimeMs"] <= 600_000
 
 
+@pytest.mark.deep
 def test_a_connection_ends_with_its_token(node: IdentifiedNode) -> None:
     with WireClient(node.sasl) as short, WireClient(node.sasl) as renewed:
         assert bearer(short, node.issuer.token("anna", lives_s=4))["ErrorCode"] == 0
@@ -224,6 +227,7 @@ def test_nobody_goes_on_as_somebody_else(node: IdentifiedNode) -> None:
         assert line.closed_within(patient_s(10)), "another mechanism"
 
 
+@pytest.mark.deep
 def test_two_clients_interleaved_each_as_itself(node: IdentifiedNode) -> None:
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with logged_in(node, "anna") as anna, logged_in(node, "bert") as bert:

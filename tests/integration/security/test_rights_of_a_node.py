@@ -25,7 +25,7 @@ from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.operating import rest
 from tests.rig.patience import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 __all__ = ["guarded"]  # the broker with an authorizer
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy.md"

@@ -170,7 +170,14 @@ def test_librdkafka_over_server_names(
     round_trip(tmp_path, topic, fresh_name, front.librdkafka(front.names), environment)
 
 
-@pytest.mark.parametrize("way", ["tls", "mutual", "names"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("tls", marks=pytest.mark.deep),
+        "mutual",
+        pytest.param("names", marks=pytest.mark.deep),
+    ],
+)
 def test_java(
     front: Front,
     kafka: KafkaCluster,

@@ -278,6 +278,7 @@ def test_a_group_that_is_behind_does_not_wait_for_one_at_the_end(
     run(read())
 
 
+@pytest.mark.deep
 def test_a_tail_of_many_partitions_is_read_at_once(kafka: KafkaCluster, topic: MakeTopic) -> None:
     """Twelve partitions on one broker, four lanes: whichever gets a record, it is read as quickly
     as the only one that somebody else reads.
@@ -313,6 +314,7 @@ def test_a_tail_of_many_partitions_is_read_at_once(kafka: KafkaCluster, topic: M
     run(read())
 
 
+@pytest.mark.deep
 def test_a_leader_that_moves_is_followed(
     kafka_pair: KafkaCluster, fresh_name: Callable[[str], str]
 ) -> None:

@@ -20,7 +20,7 @@ from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic, produce, read_partition
 from tests.rig.upstream_side import Collector, Side, blocking, committed, run, running, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 METADATA_CHARS = 1_000
 

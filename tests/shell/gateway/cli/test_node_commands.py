@@ -389,6 +389,7 @@ def test_a_watch_that_is_no_time() -> None:
 # --------------------------------------------------------------------------------------- completion
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     """The script for each shell, and the words that the shell then gets from the command."""

@@ -77,6 +77,7 @@ def test_other_keys_go_on_however_far_and_the_backlog_comes_in_order() -> None:
     assert play.core.stats().aside == 0
 
 
+@pytest.mark.deep
 def test_a_restart_reads_the_records_aside_and_no_others() -> None:
     play = parked()
     backlog = pass_by(play, 6_000, every=2_000)
