@@ -174,7 +174,7 @@ check: $(STAMPS)/venv ## ruff, mypy --strict, import rules
 # Tests that are named run, deep ones or not.
 CHOSEN := $(if $(findstring tests/,$(ARGS)),,-m "not deep")
 .PHONY: test
-test: ready ## unit, property, simulation, integration, Spark, below ten minutes (ARGS=pytest's)
+test: ready ## unit, property, simulation, integration, Spark (ARGS=pytest's)
 	$(PYTEST) $(CHOSEN) $(ARGS)
 
 .PHONY: clean
