@@ -332,16 +332,17 @@ def _plan(config: Path, group: str, to: str) -> int:
 
 def _not_known(processed: list[Processed], entries: dict[int, Entry]) -> int:
     """How many records the group had done when east died without a commit that west knew of."""
-    count = 0
-    for record in processed:
-        entry = entries.get(record.partition)
-        progress = entry.progress if entry is not None else None
-        there = Stream("east", TOPIC, record.partition)  # whatever the topic's id
-        count += progress is None or not any(
-            there.may_be(stream) and progress.has(stream, record.offset)
-            for stream in progress.vector
-        )
-    return count
+    streams = {partition: Stream("east", TOPIC, partition) for partition in entries}
+    known = {
+        partition: entry.progress.told_of([streams[partition]])  # whatever the topic's id
+        for partition, entry in entries.items()
+        if entry.progress is not None
+    }
+    return sum(
+        record.partition not in known
+        or not known[record.partition].has(streams[record.partition], record.offset)
+        for record in processed
+    )
 
 
 # ------------------------------------------------------------------------------------- verdict
