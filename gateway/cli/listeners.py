@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from gateway.admin.listener_rows import ACCEPTED, ListenerList, ListenerRow
-from gateway.cli.node_client import ask
+from gateway.cli.node_client import ask_all, show_list
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output, Watching, WatchOption
-from gateway.cli.tables import View, show, table_view, time_text
+from gateway.cli.tables import time_text
 
 app = typer.Typer(help="Listeners of the node, and the logins of clients.", no_args_is_help=True)
 
@@ -24,17 +24,20 @@ def listener_list(
     output: Output = "table",
 ) -> None:
     """List the listeners, with the logins that the node has accepted and refused."""
-
-    def look() -> View:
-        found = ask(admin, "/v1/listeners", ListenerList)
-        return table_view(found.raw, _LISTENER, [_listener(it) for it in found.row.listeners])
-
-    show(look, output, watch)
+    show_list(
+        lambda: ask_all(admin, "/v1/listeners", ListenerList, "listeners"),
+        _LISTENER,
+        _listener,
+        output,
+        watch,
+    )
 
 
 def _listener(row: ListenerRow) -> tuple[object, ...]:
-    accepted = sum(it.count for it in row.logins if it.outcome == ACCEPTED)
-    refused = [f"{it.outcome}:{it.count}" for it in row.logins if it.outcome != ACCEPTED]
+    accepted = sum(login.count for login in row.logins if login.outcome == ACCEPTED)
+    refused = [
+        f"{login.outcome}:{login.count}" for login in row.logins if login.outcome != ACCEPTED
+    ]
     ended = [f"{why}:{count}" for why, count in row.sessions_ended.items()]
     return (
         *(row.listener, row.bootstrap, row.connections, time_text(row.expires_ms)),
