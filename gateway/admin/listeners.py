@@ -20,8 +20,11 @@ CERTIFICATE = "CERTIFICATE"
 
 def listener_routes(server: Server) -> list[Route]:
     async def list_listeners(_: Request) -> Response:
-        connections = Counter(it.listener for it in server.connections.values())
-        rows = [_row(server, it, connections[it.name]) for it in server.settings.listeners]
+        connections = Counter(client.listener for client in server.connections.values())
+        rows = [
+            _row(server, settings, connections[settings.name])
+            for settings in server.settings.listeners
+        ]
         return answered(ListenerList(listeners=rows))
 
     return [Route("/v1/listeners", list_listeners, methods=["GET"])]
@@ -31,7 +34,7 @@ def _row(server: Server, settings: ListenerSettings, connections: int) -> Listen
     name = settings.name
     open_ = server.listening.all.get(name)
     first = None if open_ is None else open_.bootstrap
-    certificates = next((it for it in server.certificates.ports if it.port == name), None)
+    certificates = next((port for port in server.certificates.ports if port.port == name), None)
     shakes = server.handshakes.counts.get(name)
     own = server.authentications.get(name)
     problems = [] if own is None else list(own.warnings())
@@ -44,7 +47,7 @@ def _row(server: Server, settings: ListenerSettings, connections: int) -> Listen
         tls=settings.tls is not None,
         expires_ms=None
         if certificates is None
-        else min(it.expires_s for it in certificates.expiring) * 1000,
+        else min(file.expires_s for file in certificates.expiring) * 1000,
         handshakes=0 if shakes is None else shakes.done,
         handshakes_failed=0 if shakes is None else sum(shakes.failed.values()),
         authenticated_by=BY_UPSTREAM if own is None else BY_GATEWAY,

@@ -14,6 +14,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +70,8 @@ def slow_work(bench: Bench, rounds: Iterable[int], cells: Iterable[Cell] = CELLS
     create_topic(bootstrap, TOPIC, partitions=PARTITIONS)
     load(bootstrap, TOPIC, drawn(RECORDS_MAX, KEYS))
     systems: dict[str, Callable[[Bench, Cell], float]] = {
-        KEYWAY: lambda it, cell: _share(it, cell, through=True),
-        KAFKA: lambda it, cell: _share(it, cell, through=False),
+        KEYWAY: partial(_share, through=True),
+        KAFKA: partial(_share, through=False),
         PARALLEL: _parallel,
     }
     rates: dict[str, list[float]] = {}
@@ -143,8 +144,8 @@ def plot(rows: list[Row], path: Path) -> bool:
     for panel, work_ms in zip(figure.subplots(1, len(times), sharey=True), times, strict=True):
         for colour, name in enumerate((KEYWAY, KAFKA, PARALLEL)):
             for poll, style in ((1, "o-"), (10, "x--")):
-                cells = [it for it in CELLS if (it.work_ms, it.poll) == (work_ms, poll)]
-                points = [(it.consumers, found.get(f"{it}: {name}")) for it in cells]
+                cells = [cell for cell in CELLS if (cell.work_ms, cell.poll) == (work_ms, poll)]
+                points = [(cell.consumers, found.get(f"{cell}: {name}")) for cell in cells]
                 drawn_points = [point for point in points if point[1] is not None]
                 xs, ys = [x for x, _ in drawn_points], [y for _, y in drawn_points]
                 panel.plot(xs, ys, style, color=f"C{colour}", label=f"{name}, poll {poll}")

@@ -61,9 +61,9 @@ def tenant_beyond_its_limit(target: Target, seconds: float) -> str:
     answered, burst_s = 0, 0.0
     began = time.monotonic()
     with selectors.DefaultSelector() as ready:
-        for it in lines:
-            ready.register(it.line, selectors.EVENT_READ, it)
-            it.line.sendall(it.sent * IN_FLIGHT)
+        for tenant in lines:
+            ready.register(tenant.line, selectors.EVENT_READ, tenant)
+            tenant.line.sendall(tenant.sent * IN_FLIGHT)
         while time.monotonic() < began + seconds:
             came = ready.select(timeout=ANSWER_S_MAX)
             assert came, f"no answer in {ANSWER_S_MAX:.0f} s"
@@ -71,8 +71,8 @@ def tenant_beyond_its_limit(target: Target, seconds: float) -> str:
             if not burst_s and answered >= REQUESTS_PER_S:
                 burst_s = time.monotonic() - began
     took_s = time.monotonic() - began
-    for it in lines:
-        it.line.close()
+    for tenant in lines:
+        tenant.line.close()
     assert burst_s, f"{answered} answers in {took_s:.1f} s"
     demand, passed = REQUESTS_PER_S / burst_s, (answered - REQUESTS_PER_S) / took_s
     told = f"{REQUESTS_PER_S} requests/s allowed, {demand:.0f} asked for, {passed:.0f} passed"

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     address, seconds, file, *login = arguments
     logging_in = b""
     if login:
-        name, password = (it.encode() for it in login)
+        name, password = (word.encode() for word in login)
         logging_in = shaking("PLAIN") + authenticating(b"\0%b\0%b" % (name, password))
     host, _, port = address.rpartition(":")
     end = time.monotonic() + float(seconds)

@@ -96,7 +96,10 @@ def produced(site: Site, client: str, values: list[bytes]) -> None:
     errors: list[object] = []
     for value in values:
         producer.produce(
-            client, value, value, on_delivery=lambda it, _: errors.append(it) if it else None
+            client,
+            value,
+            value,
+            on_delivery=lambda error, _: errors.append(error) if error else None,
         )
     assert producer.flush(patient_s(60)) == 0
     assert not errors
@@ -137,7 +140,7 @@ def test_a_client_is_itself_at_each_node(site: Site, librdkafka_host: ShareHost)
         each.begin_consume(300)
 
     def came(values: list[bytes]) -> bool:
-        return set(values) <= {it.value for it in member.deliveries}
+        return set(values) <= {delivery.value for delivery in member.deliveries}
 
     wait_until(lambda: came(first), what="records through two nodes", deadline_s=60)
     site.nodes["a"].kill()
