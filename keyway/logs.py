@@ -23,6 +23,10 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 # Of one value of a line. Clients choose many of them: a client id may have 32,767.
 TEXT_CHARS_MAX = 4_096
 
+# A logger keeps its configuration from its first line on, which is cheaper. In one process with
+# several configurations (tests) the first would stay, so they set this to False.
+LOGGERS_KEEP_CONFIGURATION = True
+
 
 def configure(
     form: LogFormat = "text", level: LogLevel = "info", said: Mapping[str, str | None] | None = None
@@ -55,7 +59,7 @@ def configure(
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=_NamedLogger,
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=LOGGERS_KEEP_CONFIGURATION,
     )
     # Libraries: only warnings and errors.
     logging.basicConfig(handlers=[_LibraryLines(logging.WARNING)], level=logging.WARNING)

@@ -92,6 +92,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def _logs_can_be_captured() -> Iterator[None]:
+    """A command that a test runs in this process configures the logs for all later tests."""
+    yield
+    log_as_tests_do()
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaCluster]:
     # Nobody kills it, so that a machine that stands still for seconds must not fence it.

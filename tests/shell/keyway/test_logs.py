@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import pytest
+import structlog
 
+from keyway import logs
 from keyway.logs import TEXT_CHARS_MAX
+from tests.rig.logs import log_as_tests_do
 
 PROGRAM = """
 import logging, sys, structlog
@@ -108,3 +111,13 @@ def test_a_line_that_cannot_be_written_is_counted_and_ends_nothing(
     assert reason in while_lost[1]
     assert after == [2, None]
     assert "written again" in done.stderr
+
+
+def test_a_command_run_in_a_test_leaves_later_tests_their_lines() -> None:
+    log = structlog.get_logger("keyway.part")
+    logs.configure()
+    log.info("of_the_command")
+    log_as_tests_do()
+    with structlog.testing.capture_logs() as captured:
+        log.info("of_a_later_test")
+    assert [line["event"] for line in captured] == ["of_a_later_test"]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from gateway.embedded.redis import EmbeddedRedis
-from tests.rig.logs import log_as_tests_do
 from tests.rig.rest_stand_in import keyway, stand_in
 
 Node = Callable[[dict[str, Any]], str]
@@ -117,13 +116,6 @@ GROUP = {
         {"topic": "b", "partition": 1, "state": "loading", "trouble": "no\x1bRedis"},
     ],
 }
-
-
-@pytest.fixture(autouse=True)
-def own_logging() -> Iterator[None]:
-    """`serve` points the logs of the process at the runner's stderr, which does not last."""
-    yield
-    log_as_tests_do()
 
 
 @pytest.fixture

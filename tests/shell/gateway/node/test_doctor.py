@@ -21,15 +21,8 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.fake_broker import Answer, FakeBroker, ReceivedRequest, speaking
-from tests.rig.logs import log_as_tests_do
 
 ALL = (1 << 16) - 8
-
-
-@pytest.fixture(autouse=True)
-def _logs() -> Iterator[None]:
-    yield
-    log_as_tests_do()
 
 
 def broker_with(
