@@ -97,6 +97,16 @@ CAMPAIGNS = {
         ("-m", "tests.bench.schema_view"),
         _WITH_SERVERS,
     ),
+    "bench-beside": Campaign(
+        "a node alone beside that of another checkout, compiled alike (dir --rounds n)",
+        ("-m", "tests.bench.beside"),
+        _WITH_SERVERS,
+    ),
+    "bench-workers": Campaign(
+        "CPU per record of two workers beside one, 10,000 keys, 100 members (records rounds)",
+        ("-m", "tests.bench.workers"),
+        _WITH_SERVERS,
+    ),
     "bench-window": Campaign(
         "the CPU of a window's shell beside another checkout, compiled alike (--against dir)",
         ("-m", "tests.bench.window_cost"),

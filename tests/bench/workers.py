@@ -58,35 +58,34 @@ def ready(service: GatewayProcess) -> bool:
     return service.log_text().count("event='ready'") == service.workers
 
 
-def measured(records: int, rounds: int) -> dict[int, list[tuple[float, float]]]:
+def measured(
+    kafka: KafkaCluster, directory: Path, topic: str, records: int, rounds: int
+) -> dict[int, list[tuple[float, float]]]:
     """By the number of workers."""
     found: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        KafkaCluster(1, jvm=TUNED_JVM) as kafka,
-    ):
-        topic = "orders"
-        create_topic(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
-        load(kafka.bootstrap_servers, topic, drawn(records, KEYS))
-        for at in range(rounds):
-            for workers in (1, 2) if at % 2 == 0 else (2, 1):
-                service = GatewayProcess(
-                    Path(directory) / f"{at}-{workers}",
-                    kafka.bootstrap_servers,
-                    groups=GROUPS,
-                    listen={"slots_per_broker": 2, "port_step": 2},
-                    workers=workers,
-                    afresh=True,
-                )
-                with service:
-                    wait_until(partial(ready, service), what="all workers", deadline_s=30)
-                    found[workers].append(consumed(service, f"g-{at}-{workers}", topic, records))
+    create_topic(kafka.bootstrap_servers, topic, partitions=PARTITIONS)
+    load(kafka.bootstrap_servers, topic, drawn(records, KEYS))
+    for at in range(rounds):
+        for workers in (1, 2) if at % 2 == 0 else (2, 1):
+            service = GatewayProcess(
+                directory / f"{at}-{workers}",
+                kafka.bootstrap_servers,
+                groups=GROUPS,
+                listen={"slots_per_broker": 2, "port_step": 2},
+                workers=workers,
+                afresh=True,
+            )
+            with service:
+                wait_until(partial(ready, service), what="all workers", deadline_s=30)
+                group = f"{topic}-{at}-{workers}"
+                found[workers].append(consumed(service, group, topic, records))
     return found
 
 
 def main() -> None:
     records, rounds = (int(word) for word in (*sys.argv[1:], "200000", "3")[:2])
-    figures = measured(records, rounds)
+    with tempfile.TemporaryDirectory() as folder, KafkaCluster(1, jvm=TUNED_JVM) as kafka:
+        figures = measured(kafka, Path(folder), "orders", records, rounds)
     table = Table("workers", "CPU µs per record (rounds)", "median", "records/s (median)")
     for workers, runs in figures.items():
         costs = [cost for cost, _ in runs]

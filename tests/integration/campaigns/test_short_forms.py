@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.bench import schema_view
+from tests.bench import beside, schema_view, workers
 from tests.bench.__main__ import throughput
 from tests.bench.cases import CASES, Bench
+from tests.bench.latency import Load
 from tests.hostile.attacks import ROWS
 from tests.hostile.site import Site as AttackedSite
 from tests.peers import __main__ as peers
 from tests.peers import test_peers
 from tests.peers.registries import peer
 from tests.rig.clients.java_programs import JavaPrograms
-from tests.rig.gateway_process import GatewayProcess
+from tests.rig.gateway_process import REPOSITORY, GatewayProcess
 from tests.rig.schema_registry.site import served_registry
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
@@ -49,6 +50,34 @@ def test_bench(
     rows = throughput(bench, {name: CASES[name] for name in names}, iter([0]), failures)
     assert failures == []
     assert {row.name.partition(": gateway")[0].partition(": client")[0] for row in rows} == {*names}
+
+
+def test_bench_beside(
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = Load(per_second=500, warmup_s=0.5, judged_s=1)
+    monkeypatch.setattr(beside, "LOAD", load)
+    monkeypatch.setattr(beside, "CASES", {"producer-perf": beside.CASES["producer-perf"]})
+    with beside.both(kafka, REPOSITORY, 2_000, tmp_path) as benches:
+        beside.told(beside.measured(benches, 1), "itself")
+    said = capsys.readouterr().out
+    assert "producer-perf: this" in said
+    assert "share consumer p99: other" in said
+
+
+def test_bench_workers(
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    fresh_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "MEMBERS", 4)
+    found = workers.measured(kafka, tmp_path, fresh_name("orders"), 2_000, 1)
+    assert all(cost > 0 and rate > 0 for runs in found.values() for cost, rate in runs)
+    assert found.keys() == {1, 2}
 
 
 def test_hostile(kafka: KafkaCluster, tmp_path: Path) -> None:
