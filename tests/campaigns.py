@@ -56,7 +56,7 @@ CAMPAIGNS = {
         "tests/fuzz/test_fuzz.py",
     ),
     "distribution": Campaign(
-        "records across clusters: 1,000 an origin, all targets, KEYWAY_TESTS_KILLS (50)",
+        "records across clusters: KEYWAY_TESTS_RECORDS (1,000) an origin, KEYWAY_TESTS_KILLS (50)",
         _tests(
             *("tests/spark/test_trees.py", "tests/spark/test_distribute.py"),
             *("tests/spark/test_kills.py", "tests/spark/test_slow_target.py"),
@@ -64,7 +64,7 @@ CAMPAIGNS = {
             "tests/integration/operations/test_demo_clusters.py",
         ),
         "tests/spark/test_kills.py",
-        {"KEYWAY_TESTS_FULL": "1", "KEYWAY_TESTS_KILLS": "50"},
+        {"KEYWAY_TESTS_RECORDS": "1000", "KEYWAY_TESTS_KILLS": "50"},
     ),
     "offsets": Campaign(
         "offsets that follow: KEYWAY_TESTS_HISTORIES (20) on real Kafkas, a Spark query that moves",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +19,6 @@ pytestmark = [
     pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.skipif(
-        "KEYWAY_TESTS_HISTORIES" not in os.environ,
-        reason="several Sparks: the campaign offsets runs it",
-    ),
     pytest.mark.filterwarnings("ignore"),
 ]
 BASE = 1_700_000_000_000

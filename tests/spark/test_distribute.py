@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +30,6 @@ pytestmark = [
     pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.skipif(
-        "KEYWAY_TESTS_FULL" not in os.environ,
-        reason="several Sparks: the campaign distribution runs it",
-    ),
     pytest.mark.filterwarnings("ignore"),
 ]
 

@@ -4,7 +4,6 @@ than a transaction may, and a switch while it is in flight.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -25,9 +24,6 @@ pytestmark = [
     pytest.mark.deep,
     pytest.mark.spark,
     pytest.mark.integration,
-    pytest.mark.skipif(
-        "KEYWAY_TESTS_FULL" not in os.environ, reason="the campaign distribution runs it"
-    ),
     pytest.mark.filterwarnings("ignore"),
 ]
 

@@ -24,9 +24,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.timeout(1_800),
-    pytest.mark.skipif(
-        os.environ.get("KEYWAY_TESTS_FULL") != "1", reason="only in the campaign distribution"
-    ),
 ]
 
 SPARK_HOME = Path(pyspark.__file__).parent

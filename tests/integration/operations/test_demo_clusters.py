@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -17,10 +16,6 @@ pytestmark = [
     pytest.mark.deep,
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.skipif(
-        os.environ.get("KEYWAY_TESTS_FULL") != "1",
-        reason="three Sparks more, for two minutes: make campaign NAME=distribution runs it",
-    ),
 ]
 
 
