@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from gateway.embedded.kafka_jars import JARS
@@ -77,6 +78,12 @@ def java() -> str:
     command = str(in_home) if home and in_home.exists() else shutil.which("java")
     if command is None:
         raise SetupError(f"no java on PATH and no JAVA_HOME: {JAVA_MEND}")
+    _require_version(command)
+    return command
+
+
+@cache  # of those that are new enough
+def _require_version(command: str) -> None:
     try:
         said = subprocess.run([command, "-version"], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -84,7 +91,6 @@ def java() -> str:
     version = java_major((said.stderr + said.stdout).decode("utf-8", "replace"))
     if version is None or version < JAVA_MIN:
         raise SetupError(f"{command} is Java {version or 'of an unknown version'}: {JAVA_MEND}")
-    return command
 
 
 def java_major(said: str) -> int | None:

@@ -132,7 +132,7 @@ class KafkaCluster:
         self.share_groups = share_groups
         self._keep = directory is not None
         self.directory = directory or _new_directory()
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = _new_id()
         taken = free_ports(2 * brokers)
         client_ports = ports or tuple(range(taken, taken + brokers))
         self._controller_ports = tuple(range(taken + brokers, taken + 2 * brokers))
@@ -219,28 +219,47 @@ class KafkaCluster:
         self.stop()
 
     def _format(self) -> None:
-        tools = []
+        """Writes what `kafka-storage format` would, without a JVM for each broker."""
+        checkpoint = self._bootstrap_checkpoint()
         for broker in self.brokers:
-            broker.directory.mkdir(parents=True, exist_ok=True)
-            lines = [f"{name}={value}" for name, value in self._server_properties(broker).items()]
-            (broker.directory / "server.properties").write_text("\n".join(lines) + "\n")
+            data = broker.directory / "data"
+            try:
+                data.mkdir(parents=True)
+            except FileExistsError as error:
+                raise SetupError(f"a Kafka has its data there already: {data}") from error
             (broker.directory / "log4j2.yaml").write_text(
                 _LOG4J.format(path=broker.directory / "server.log", level="WARN")
             )
+            properties = self._server_properties(broker)
+            (broker.directory / "server.properties").write_text(_written(properties))
+            (data / "bootstrap.checkpoint").write_bytes(checkpoint)
+            ids = {"version": "1", "cluster.id": self._cluster_id, "node.id": str(broker.node_id)}
+            (data / "meta.properties").write_text(_written(ids | {"directory.id": _new_id()}))
+        self._formatted = True
+
+    def _bootstrap_checkpoint(self) -> bytes:
+        """The versions of Kafka's features, as the first cluster with these jars was formatted.
+        They are kept: nothing in them is of one cluster. Raises SetupError.
+        """
+        broker, share = self.brokers[0], f"share.version={int(self.share_groups)}"
+        jar = min((broker.libs or kafka_libs()).glob("kafka_2.13-*.jar"))
+        kept = build_dir() / "kafka" / f"{jar.stem}-{share}.checkpoint"
+        if kept.exists():
+            return kept.read_bytes()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as name:
+            directory = Path(name)
+            settings, log = directory / "server.properties", directory / "log"
+            settings.write_text(_written(self._server_properties(broker) | {"log.dirs": name}))
             command = [java(), "-Xmx128m", *QUICK_JVM, *_classes(broker.libs)]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
             # One argument: one cluster id in 64 starts with "-".
-            command += [
-                f"--cluster-id={self._cluster_id}",
-                "-c",
-                str(broker.directory / "server.properties"),
-            ]
-            command += ["--feature", f"share.version={int(self.share_groups)}"]
-            tools.append((broker, start_child(command, log=broker.directory / "stdout.log")))
-        for broker, tool in tools:
-            if tool.wait(READY_S_MAX) != 0:
-                raise SetupError(f"Kafka's storage could not be formatted: {broker.last_words()}")
-        self._formatted = True
+            command += [f"--cluster-id={self._cluster_id}", "-c", str(settings), "--feature", share]
+            if start_child(command, log=log).wait(READY_S_MAX) != 0:
+                words = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+                raise SetupError(f"Kafka's storage could not be formatted: {words}")
+            (directory / "bootstrap.checkpoint").replace(kept)
+        return kept.read_bytes()
 
     def _server_properties(self, broker: KafkaBroker) -> dict[str, str]:
         is_controller = broker.node_id <= self._controllers
@@ -293,6 +312,15 @@ def _classes(libs: Path | None) -> list[str]:
     if libs is not None:
         return ["-cp", f"{libs}/*"]
     return [*shared_classes(), "-cp", kafka_classpath()]
+
+
+def _written(properties: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _new_id() -> str:
+    """As Kafka writes its ids."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _new_directory() -> Path:
