@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-ifeq ($(origin PYTHON),undefined) # looked for once, not at each use
+ifeq ($(origin PYTHON),undefined) # looked for once, not at each use nor by each make within
 PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
+export PYTHON
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps

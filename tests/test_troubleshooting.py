@@ -74,8 +74,13 @@ def texts() -> frozenset[str]:
 
 def stands(quote: str, code: str) -> bool:
     """`...` of the quote stands for anything, and so does a value that the code fills in."""
-    parts = [re.escape(part.strip()) for part in quote.split("...")]
-    return re.search(r".*".join(parts), code, re.DOTALL) is not None
+    at = 0
+    for part in quote.split("..."):
+        found = code.find(part.strip(), at)
+        if found < 0:
+            return False
+        at = found + len(part.strip())
+    return True
 
 
 def longest(quote: str) -> str:
