@@ -22,14 +22,17 @@ from rich import print as show
 from gateway.embedded.jars import KAFKA_VERSION
 from tests.conformance.suites import checkouts
 from tests.conformance.suites.compared import Compared, Verdicts, compared, joined
+from tests.conformance.suites.ecosystem import ecosystem
 from tests.conformance.suites.explained import EXPLAINED
-from tests.conformance.suites.front import WAYS, Setting, Way, fresh
+from tests.conformance.suites.front import NEWEST, WAYS, Setting, Way, fresh
 from tests.conformance.suites.kafka_tools import kafka_tools
+from tests.conformance.suites.kcat import kcat
 from tests.conformance.suites.published import publish
+from tests.conformance.suites.spark_jobs import spark_jobs
 from tests.conformance.suites.suite import Suite
+from tests.conformance.suites.upstream_changes import upstream_changes
 from tests.rig.gateway_process import REPOSITORY
 
-NEWEST = "4.4.0"
 JAVA_CLIENTS = ("3.9.2", KAFKA_VERSION, NEWEST)
 WORK = REPOSITORY / "build" / "conformance"
 MANY_PARTITIONS = {"num.partitions": "4"}
@@ -42,7 +45,11 @@ OF_OTHERS = {
     "kafka-python": (checkouts.kafka_python, False, MANY_PARTITIONS),
     "librdkafka": (checkouts.librdkafka, True, MANY_PARTITIONS),
     "franz-go": (checkouts.franz_go, True, {}),
+    "sarama": (checkouts.sarama, False, {}),
+    "aiokafka": (checkouts.aiokafka, False, {"num.partitions": "2"}),
 }
+
+_BROKERS = {"sarama": (3,)}  # it creates topics with three replicas
 
 
 def suites(paths: dict[str, Path | None]) -> list[Suite]:
@@ -50,8 +57,20 @@ def suites(paths: dict[str, Path | None]) -> list[Suite]:
         Suite(f"Kafka's programs {version}", partial(kafka_tools, version))
         for version in JAVA_CLIENTS
     ]
+    own += [
+        Suite(f"Streams, Connect {KAFKA_VERSION}", partial(ecosystem, KAFKA_VERSION)),
+        Suite("Spark 4.0.0", spark_jobs, speaks_tls=False),
+        Suite("Changes upstream", upstream_changes, brokers=(3,)),
+        Suite("kcat", kcat),
+    ]
     others = [
-        Suite(name, partial(runs, path), speaks_tls=tls, kafka=kafka)
+        Suite(
+            name,
+            partial(runs, path),
+            speaks_tls=tls,
+            brokers=_BROKERS.get(name, (1, 3)),
+            kafka=kafka,
+        )
         for name, (runs, tls, kafka) in OF_OTHERS.items()
         if (path := paths[name]) is not None
     ]

@@ -12,15 +12,19 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.request import Request, urlopen
 from xml.etree import ElementTree
 
+from gateway.embedded.process import free_ports, port_is_free, start_child
 from tests.conformance.suites.compared import PASSED, SKIPPED, Verdicts
 from tests.conformance.suites.front import Front
-from tests.conformance.suites.programs import WORDS_MAX, ran
+from tests.conformance.suites.programs import WORDS_MAX, ended, ran
 from tests.rig.gateway_process import REPOSITORY
+from tests.rig.patience import wait_until
 
 SUITE_S_MAX = 1_800.0
 TEST_S_MAX = 300  # pytest's own bound
+PLUGINS, PLUGIN = Path(__file__).parent / "plugins", "kafka_that_runs"
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -102,6 +106,29 @@ def confluent_kafka_python(folder: Path, front: Front, only: Sequence[str]) -> V
     )
 
 
+# Those of its tests that ask a broker, without those of SASL, whose broker they would set up.
+_AIOKAFKA = (
+    *("admin", "client", "conn", "consumer", "coordinator", "fetcher", "pep492", "producer"),
+    *("sender", "transactional_consumer", "transactional_producer"),
+)
+
+
+def aiokafka(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    """Its checkout as it is, without its parts in C."""
+    return of_pytest(
+        python_of_suites(),
+        folder,
+        front,
+        only or [f"tests/test_{name}.py" for name in _AIOKAFKA],
+        *("-p", PLUGIN, f"--docker-image=kafka:{front.setting.kafka}", "--no-pull"),
+        environment={
+            "AIOKAFKA_NO_EXTENSIONS": "1",
+            "AIOKAFKA_KAFKA": front.bootstrap,
+            "PYTHONPATH": str(PLUGINS),
+        },
+    )
+
+
 def librdkafka(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
     """`folder`: a checkout that is built, with its `tests/test-runner`."""
     tests = folder / "tests"
@@ -169,8 +196,7 @@ def franz_go(program: Path, front: Front, only: Sequence[str]) -> Verdicts:
     }
     if front.ca_file is not None:
         environment["KGO_TEST_TLS"] = f"ca:{front.ca_file}"
-    chosen = f"^({'|'.join(only)})$" if only else "."
-    words = ("-test.v", "-test.timeout=25m", f"-test.run={chosen}")
+    words = ("-test.v", "-test.timeout=25m", f"-test.run={go_names(only, '.')}")
     said = ran(
         [str(program), *words],
         cwd=program.parent,
@@ -179,6 +205,57 @@ def franz_go(program: Path, front: Front, only: Sequence[str]) -> Verdicts:
         check=False,
     )
     return of_go(said)
+
+
+SARAMA_BROKERS, SARAMA_PORT = 5, 29_090  # addresses that are written in its tests
+# They stop brokers, or run Java, in containers of its docker-compose.yml.
+_SARAMA_WITH_DOCKER = (
+    "TestFuncAdminListConsumerGroupOffsets",
+    "TestConsumerFetchFollowerFailover",
+    "TestFuncTxnProduceWithBrokerFailure",
+    "TestJava.*",
+)
+
+
+def sarama(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
+    """`folder`: `sarama.test`, its functional tests as `go test -c -tags functional` makes them,
+    and toxiproxy's `server`, behind which they look for their brokers.
+    """
+    api = free_ports(1)
+    words = ["-host", "127.0.0.1", "-port", str(api)]
+    log = front.directory / "toxiproxy.log"
+    with ended(start_child([str(folder / "server"), *words], log=log)):
+        wait_until(lambda: not port_is_free(api), what="toxiproxy listens", deadline_s=30)
+        for number in range(1, SARAMA_BROKERS + 1):
+            port = SARAMA_PORT + number
+            proxy = {"name": f"kafka{number}", "listen": f"127.0.0.1:{port}"}
+            _post(f"http://127.0.0.1:{api}/proxies", {**proxy, "upstream": front.bootstrap})
+        said = ran(
+            [
+                str(folder / "sarama.test"),
+                *("-test.v", "-test.timeout=28m", f"-test.run={go_names(only, 'Test')}"),
+                f"-test.skip={go_names(_SARAMA_WITH_DOCKER, '$^')}",
+            ],
+            cwd=folder,
+            environment={
+                "TOXIPROXY_ADDR": f"http://127.0.0.1:{api}",
+                "KAFKA_VERSION": front.setting.kafka,
+            },
+            seconds_max=SUITE_S_MAX,
+            check=False,
+        )
+    return of_go(said)
+
+
+def go_names(tests: Sequence[str], otherwise: str) -> str:
+    """A pattern of `go test` for these tests alone."""
+    return f"^({'|'.join(tests)})$" if tests else otherwise
+
+
+def _post(url: str, body: dict[str, str]) -> None:
+    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=30) as answer:
+        assert answer.status == 201, answer.status
 
 
 def of_go(said: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from gateway.embedded.process import free_ports
 from tests.rig.certificates import EC, Authority, Issued
 from tests.rig.gateway_process import GatewayProcess
 
+NEWEST = "4.4.0"  # of Kafka, beside the usual one
 Way = Literal["direct", "through"]
 WAYS: tuple[Way, Way] = ("direct", "through")
 # Beside what each suite asks for: nothing here is quicker than Kafka's own defaults.
@@ -43,15 +44,29 @@ class Front:
     cluster: KafkaCluster | None = field(default=None, repr=False)  # only for suites that break it
     gateway: GatewayProcess | None = field(default=None, repr=False)
 
+    @property
+    def way(self) -> Way:
+        return "direct" if self.gateway is None else "through"
+
+    def java(self) -> dict[str, str]:
+        """Settings of a Java client that say how to connect, without where."""
+        if self.ca_file is None:
+            return {}
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca_file),
+        }
+
+    def properties(self, name: str, settings: Mapping[str, object]) -> Path:
+        """A file of that name with settings of Java's."""
+        path = self.directory / f"{name}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
     def java_properties(self) -> Path:
         """A file for the tools' `--command-config` and its older names."""
-        lines = ["client.id=conformance"]
-        if self.ca_file is not None:
-            lines += ["security.protocol=SSL", "ssl.truststore.type=PEM"]
-            lines += [f"ssl.truststore.location={self.ca_file}"]
-        path = self.directory / "client.properties"
-        path.write_text("\n".join(lines) + "\n")
-        return path
+        return self.properties("client", {"client.id": "conformance", **self.java()})
 
     def librdkafka(self) -> dict[str, str]:
         """Settings of a librdkafka client."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from rich import print as show
 
+from gateway.embedded.process import kill_child
 from tests.conformance.suites.compared import PASSED
 from tests.rig.patience import patient_s
 
@@ -44,6 +46,15 @@ def ran(
     words = (done.stdout[-WORDS_MAX:] + done.stderr[:WORDS_MAX]).strip()
     assert not check or done.returncode == 0, f"ended with {done.returncode}: {words}"
     return done.stdout
+
+
+@contextmanager
+def ended(child: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Killed at the end, if it runs then."""
+    try:
+        yield child
+    finally:
+        kill_child(child)
 
 
 def verdicts(checks: Iterable[tuple[str, Callable[[], None]]]) -> dict[str, str]:
