@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.conformance.suites.checkouts import _of_report, junit, of_go
+from tests.conformance.suites.checkouts import _of_report, go_names, junit, of_go
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase classname="test.integration.test_admin" name="test_one[a.b]"/>
@@ -42,6 +42,11 @@ def test_reports_of_go() -> None:
         "TestTwo": "failed: see its output",
         "TestThree": "skipped",
     }
+
+
+def test_go_runs_the_named_tests_and_no_other() -> None:
+    assert go_names(["TestOne", "TestTwo"], ".") == "^(TestOne|TestTwo)$"
+    assert go_names([], ".") == "."
 
 
 def test_reports_of_librdkafka(tmp_path: Path) -> None:
