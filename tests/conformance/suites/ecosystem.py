@@ -114,6 +114,7 @@ class Ecosystem:
             "value.converter": STRING,
             "offset.storage.file.filename": folder / "offsets",
             "offset.flush.interval.ms": 1000,
+            "plugin.discovery": "service_load",  # a look at every class takes half a minute
             "listeners": f"http://127.0.0.1:{free_ports(1)}",
         }
         for prefix in ("", "producer.", "consumer."):
