@@ -26,13 +26,15 @@ SUITE_S_MAX = 1_800.0
 TEST_S_MAX = 300  # pytest's own bound
 PLUGINS, PLUGIN = Path(__file__).parent / "plugins", "kafka_that_runs"
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
+# What its checkout imports; docker starts no Kafka here.
+_OF_AIOKAFKA = ("async-timeout>=5,<6", "cramjam>=2.11,<3", "docker>=7,<8")
 
 
 def python_of_suites() -> Path:
     """An environment with the clients under test and what their suites import."""
     home = REPOSITORY / "build" / "conformance" / "python"
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    needed = project["optional-dependencies"]["conformance"]
+    needed = [*project["optional-dependencies"]["conformance"], *_OF_AIOKAFKA]
     done = home / "complete"
     if not done.exists() or done.read_text() != "\n".join(needed):
         shutil.rmtree(home, ignore_errors=True)
