@@ -129,14 +129,17 @@ class Scene:
         show(f"✓ gateway: killed, healthy again after {time.monotonic() - began:.0f} s", flush=True)
 
     def _why_not(self, name: str) -> str:
-        """The state of a container that podman left lying, and what podman says when it is asked to
-        do again what conmon asked it at the container's end.
+        """The state of a container that podman left lying, its events, and what podman says when it
+        is asked to do again what conmon asked it at the container's end.
         """
         shown = "{{.State.Status}} ({{.State.ExitCode}}), {{.RestartCount}} restarts"
         state = self._podman.run("inspect", "--format", shown, name).stdout.strip()
+        events = ("events", "--stream=false", "--since", f"{RESTARTED_S_MAX + 60:.0f}s")
+        which = ("--filter", f"container={name}", "--format", "{{.Time}} {{.Status}}")
+        told = self._podman.run(*events, *which, check=False).stdout
         cleanup = ("--log-level", "debug", "container", "cleanup", name)
         said = self._podman.run(*cleanup, check=False, seconds_max=120).stderr
-        return f"{state}; cleanup: {said[-3_000:]}"
+        return f"{state}; events: {told[-1_000:]}; cleanup: {said[-3_000:]}"
 
     def _healthy(self, service: str) -> float:
         """Seconds until its own health check says so."""
