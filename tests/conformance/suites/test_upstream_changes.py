@@ -21,7 +21,9 @@ def test_values_and_the_longest_stall_between_records_that_are_told_whole(tmp_pa
     program = Program(subprocess.Popen([sys.executable, "-c", ""]), log, "record_data")
     program.child.wait()
     assert program.values() == set()
-    assert program.stall_ms() == 0
+    assert program.stalls_ms([1000]) == [0]
     log.write_text(LINES)
     assert program.values() == {"a", "b"}
-    assert program.stall_ms() == 800
+    assert program.count() == 3
+    assert program.stalls_ms([1000]) == [800]
+    assert program.stalls_ms([1200, 1950]) == [800, 100]
