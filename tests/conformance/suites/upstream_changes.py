@@ -76,7 +76,8 @@ class UpstreamChanges:
         assert front.cluster is not None
         self.front, self.cluster = front, front.cluster
         self._tools = KafkaTools(front, KAFKA_VERSION)
-        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
+        where = self.cluster.bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": where, "log_level": 4})
 
     def leaders_move(self) -> None:
         """With the addresses in the answer (KIP-951) nobody waits until it may ask for them: not in
