@@ -153,6 +153,15 @@ class ClusterClient:
                 return None
             raise KafkaException(answer)
 
+    def without_leader(self, name: str) -> set[int]:
+        """The partitions of a topic, by its name here, that have no leader now. Raises ClusterAway,
+        NotReadable.
+        """
+        with self.asking(name):
+            listed = self.admin.list_topics(timeout=ANSWER_S_MAX).topics.get(name)
+        found = {} if listed is None else listed.partitions
+        return {at for at, partition in found.items() if partition.leader < 0}
+
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         """The facts of logical topics. Topics that are missing on this cluster, or whose configs
         this user may not read, are left out. Raises ClusterAway.

@@ -29,7 +29,7 @@ from offsets.core.consumer_offsets import (
 )
 from offsets.core.plan import Committed
 from offsets.errors import NotReadable
-from offsets.limits import LOGGED_PLACES_MAX
+from offsets.limits import LEADERS_WAITED_S, LOGGED_PLACES_MAX
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -71,6 +71,8 @@ class TailedCommits:
         self._classic: dict[str, int] = {}  # members by group
         self._members: dict[str, set[str]] = {}  # of groups of the newer kinds
         self._open: set[int] = set()  # partitions not read to their end yet
+        self._away: set[int] = set()  # those among them that nobody can read now
+        self._looked_s = 0.0  # for leaders, of a monotonic clock
         self._nothing_yet = False  # nobody has committed anything
         self.unreadable = 0
 
@@ -80,7 +82,7 @@ class TailedCommits:
 
     @property
     def caught_up(self) -> bool:
-        return self._nothing_yet or (self._consumer is not None and not self._open)
+        return self._nothing_yet or (self._consumer is not None and self._open <= self._away)
 
     @property
     def working(self) -> Collection[str]:
@@ -104,13 +106,30 @@ class TailedCommits:
             for message in messages:
                 error = message.error()
                 if error is None:
+                    self._away.discard(int(message.partition() or 0))
                     self._take(message.key(), message.value(), changes)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._open.discard(int(message.partition() or 0))
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise NotReadable(f"{self._client.name}: {CONSUMER_OFFSETS}: {error.str()}")
             if not messages:
+                self._look_for_leaders()
                 return changes.values()
+
+    def _look_for_leaders(self) -> None:
+        """The groups of a partition without a leader have no coordinator either. They wait, and
+        keep no other waiting. Once it has a leader again, all wait until it is read: its later
+        commits are still to come.
+        """
+        now_s = time.monotonic()
+        if not self._open or now_s - self._looked_s < LEADERS_WAITED_S:
+            return
+        self._looked_s = now_s
+        away = self._open & self._client.without_leader(CONSUMER_OFFSETS)
+        if new := sorted(away - self._away):
+            where = {"cluster": self._client.name, "topic": CONSUMER_OFFSETS}
+            log.warning("groups_wait_for_leader", **where, partitions=new)
+        self._away = away
 
     def _start(self) -> bool:
         """Returns False while the topic does not exist: nobody has committed yet."""
@@ -120,7 +139,7 @@ class TailedCommits:
         if count is None:
             return False
         self._consumer = self._client.consumer()
-        self._open = set(range(count))
+        self._open, self._looked_s = set(range(count)), time.monotonic()
         self._consumer.assign([TopicPartition(CONSUMER_OFFSETS, at, 0) for at in range(count)])
         return True
 

@@ -25,6 +25,7 @@ from offsets.commits import Change, CommitSource, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, GroupPartition, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
+from offsets.core.plan import Refusal
 from offsets.core.switches import SwitchReport
 from offsets.core.translate import (
     SourceFacts,
@@ -82,7 +83,6 @@ class Distributor:
         if self.source.caught_up:
             if not self._lost_asked:
                 self._deleted |= self._lost()
-                self._lost_asked = True
             self._delete()
             self._look_again()
 
@@ -106,6 +106,11 @@ class Distributor:
             if self.source.latest(at) is None:
                 here[place] = at
         answers = self.client.committed_each({at[0] for at in here.values()}) if here else {}
+        # A group without a coordinator is asked for again.
+        self._lost_asked = not any(
+            isinstance(answer, Refused) and answer.refusal is Refusal.CLUSTER_AWAY
+            for answer in answers.values()
+        )
         return {
             place
             for place, (group, topic, partition) in here.items()

@@ -41,6 +41,10 @@ LOOKED_AT_ONCE: Final = 1_000
 # Partitions that one service follows. Their indexes are some 180 KiB each at most.
 PARTITIONS_MAX: Final = 10_000
 
+# At a start, commits are waited for so long before the partitions without a leader are left out:
+# one that fails over has a new leader within seconds. They are looked at again as often.
+LEADERS_WAITED_S: Final = 10.0
+
 # A group that has members here for so long and commits progress elsewhere works on both clusters: a
 # member that ends elsewhere makes its last commit sooner, and clocks differ by less.
 AT_WORK_ON_BOTH_MS: Final = 30_000

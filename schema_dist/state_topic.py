@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from keyway.kafka.compacted import CompactedTopic, Record
+from keyway.kafka.transactions import opened
 from schema_dist.core.ledger import Entry, Ledger, decode, encode
 from schema_dist.errors import AwayError
 from schema_dist.limits import ANSWER_S_MAX
@@ -94,8 +95,9 @@ class StateTopic:
         def take(key: bytes | None, value: bytes | None) -> None:
             nonlocal status
             if key == _STATUS_KEY:
-                parsed = json.loads(value) if value else None
-                status = parsed if isinstance(parsed, dict) else status
+                with suppress(ValueError, RecursionError):  # shown to people, and no more
+                    parsed = json.loads(value) if value else None
+                    status = parsed if isinstance(parsed, dict) else status
                 return
             try:
                 entry = decode(key or b"", value)
@@ -111,14 +113,12 @@ class StateTopic:
 
     def _shut_out_others(self) -> None:
         try:
-            self._holder = Producer(
-                {
-                    **self._settings,
-                    "transactional.id": f"keyway-schemas-{self._topic}",
-                    "log_level": 2,
-                }
-            )
-            self._holder.init_transactions(ANSWER_S_MAX)
+            settings = {
+                **self._settings,
+                "transactional.id": f"keyway-schemas-{self._topic}",
+                "log_level": 2,
+            }
+            self._holder = opened(settings, self._topic, ANSWER_S_MAX)
         except KafkaException as error:
             self._holder = None
             raise self._fault(error) from error

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds
 from keyway.kafka.topics import answered
+from keyway.kafka.transactions import NO_TOPICS
 
 QUIET = 2  # librdkafka's own log: its errors reach the caller
 ANSWER_S_MAX = 30.0  # for one request, retries included: a leader that moves takes some seconds
@@ -72,6 +73,7 @@ class CompactedTopic:
         return Producer(
             {
                 **self._settings,
+                **NO_TOPICS,
                 "enable.idempotence": True,
                 "message.timeout.ms": int(self._answer_s * 1_000),
                 "message.max.bytes": RECORD_BYTES_MAX,

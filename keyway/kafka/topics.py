@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
 Answer = TypeVar("Answer")
 
@@ -24,16 +24,25 @@ def answered(future: Future[Answer], answer_s: float) -> Answer:
 
 
 def described(
-    admin: AdminClient, names: Collection[str], answer_s: float
+    admin: AdminClient,
+    names: Collection[str],
+    answer_s: float,
+    needed: AclOperation | None = None,
 ) -> dict[str, tuple[str, int] | KafkaError]:
     """The topic id, as librdkafka writes it, and the number of partitions of each topic; or Kafka's
-    error in their place, UNKNOWN_TOPIC_OR_PART for a topic that does not exist. All answers
-    together take `answer_s` at most. Raises KafkaException if the question cannot be asked.
+    error in their place: UNKNOWN_TOPIC_OR_PART for a topic that does not exist, and
+    TOPIC_AUTHORIZATION_FAILED for one that this user may describe, but that lacks the right
+    `needed`. All answers together take `answer_s` at most. Raises KafkaException if the question
+    cannot be asked.
     """
     if not names:
         return {}
     until = time.monotonic() + answer_s
-    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=answer_s)
+    asked = admin.describe_topics(
+        TopicCollection(list(names)),
+        include_authorized_operations=needed is not None,
+        request_timeout=answer_s,
+    )
     found: dict[str, tuple[str, int] | KafkaError] = {}
     for name, future in asked.items():
         try:
@@ -41,5 +50,10 @@ def described(
         except KafkaException as error:
             found[name] = error.args[0]
         else:
-            found[name] = (str(topic.topic_id), len(topic.partitions))
+            allowed = topic.authorized_operations if needed is not None else None
+            if needed is not None and allowed and needed not in allowed:  # old brokers tell none
+                why = f"{needed.name} is not allowed"
+                found[name] = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, why)
+            else:
+                found[name] = (str(topic.topic_id), len(topic.partitions))
     return found

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from confluent_kafka import KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
 
 from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.clusters.core.names import Unfit
 from keyway.clusters.core.tree import ClusterName, Leaf, Node, OneClusterTwice, Tree
 from keyway.clusters.core.tree import require_different_clusters as require_different
 from keyway.clusters.core.trust import CHECKSUM
-from keyway.kafka.topics import answered
+from keyway.kafka.transactions import opened
 from keyway.terminal.progress import Step, no_step
 from spark.links.link import Link, link_name
 from spark.links.naming import following
@@ -127,15 +127,13 @@ def _link_findings(
 
 def _try_a_transaction(config: ClustersConfig, link: Link, target: KafkaSide) -> None:
     """Raises KafkaException if the target allows none, or none that long."""
-    producer = Producer(
-        {
-            **target.settings,
-            "transactional.id": f"{link.group}-check",
-            "transaction.timeout.ms": config.messages.transaction_timeout_ms,
-            "log_level": QUIET,
-        }
-    )
-    producer.init_transactions(ANSWER_S)
+    settings = {
+        **target.settings,
+        "transactional.id": f"{link.group}-check",
+        "transaction.timeout.ms": config.messages.transaction_timeout_ms,
+        "log_level": QUIET,
+    }
+    opened(settings, config.messages.status_topic, ANSWER_S)
 
 
 def _topic_findings(
@@ -161,22 +159,10 @@ def _topic_findings(
             yield Finding(where, f"{name}: will be created on the target")
     needs = ((source, list(here), AclOperation.READ), (target, list(there), AclOperation.WRITE))
     for side, topics, operation in needs:
-        for name in _forbidden(side, topics, operation):
-            text = f"{name}: {operation.name} is not allowed on {side.cluster.name}"
-            yield Finding(where, text, fault=True)
-
-
-def _forbidden(side: KafkaSide, topics: list[str], operation: AclOperation) -> Iterator[str]:
-    if not topics:
-        return
-    admin = AdminClient({**side.settings, "log_level": QUIET})
-    asked = admin.describe_topics(
-        TopicCollection(topics), include_authorized_operations=True, request_timeout=ANSWER_S
-    )
-    for name, answer in asked.items():
-        allowed = answered(answer, ANSWER_S).authorized_operations
-        if allowed is not None and operation not in allowed:
-            yield name
+        for name, answer in side.described(topics, operation).items():
+            if isinstance(answer, KafkaError):
+                text = f"{name}: {answer.str()} on {side.cluster.name}"
+                yield Finding(where, text, fault=True)
 
 
 def findings_text(findings: list[Finding]) -> str:

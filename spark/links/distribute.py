@@ -25,6 +25,7 @@ from time import monotonic
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -104,6 +105,7 @@ class LinkRun:
     _size: BatchSize = field(init=False)
     _taking: Mapping[str, Taking] = field(default_factory=dict, init=False)
     _unreadable: dict[Partition, int] = field(default_factory=dict, init=False)  # offsets
+    _told_stopped: dict[str, str] = field(default_factory=dict, init=False)  # and why
 
     def __post_init__(self) -> None:
         self._idle.set()
@@ -148,6 +150,7 @@ class LinkRun:
         self._starts_at = starts
         reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
         self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
+        self._tell_of_stopped(plan.stopped)
         self._refusals.keep(plan.topics.keys() | plan.stopped.keys())
         self.report.forget_left(self._source.absent)
         if not starts:
@@ -173,6 +176,13 @@ class LinkRun:
         if failure is not None and not self._replan.is_set():
             raise failure
 
+    def _tell_of_stopped(self, stopped: Mapping[str, str]) -> None:
+        """Logs each topic once. What the target refused was logged when it did."""
+        for name, why in stopped.items():
+            if why not in (self._told_stopped.get(name), self._refusals.reason(name)):
+                log.warning("topic_stops", link=self._link.name, topic=name, why=why)
+        self._told_stopped = dict(stopped)
+
     def _aim(self) -> None:
         """Turns to the link's present target. What was known of topics on either side is asked for
         again.
@@ -181,7 +191,7 @@ class LinkRun:
         self._surveyor = Surveyor(
             self.config,
             self._link,
-            KnownTopics(self._source, self.config.messages.copied_configs),
+            KnownTopics(self._source, self.config.messages.copied_configs, AclOperation.READ),
             KnownTopics(self._target),
             self.pipeline,
             self._refusals,

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from keyway.kafka.transactions import opened
 from spark.links.link import Link
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
@@ -47,15 +48,13 @@ def _fence(
     begun: Position,
     transaction_timeout_ms: int,
 ) -> None:
-    producer = Producer(
-        {
-            **side.settings,
-            "transactional.id": link.transactional_id(*place),
-            "transaction.timeout.ms": transaction_timeout_ms,
-            "log_level": QUIET,
-        }
-    )
-    producer.init_transactions(ANSWER_S)
+    settings = {
+        **side.settings,
+        "transactional.id": link.transactional_id(*place),
+        "transaction.timeout.ms": transaction_timeout_ms,
+        "log_level": QUIET,
+    }
+    producer = opened(settings, place[0], ANSWER_S)
     (found,) = consumer.committed([TopicPartition(*place)], ANSWER_S)
     if found.error is not None:
         raise KafkaException(found.error)

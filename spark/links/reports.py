@@ -47,11 +47,14 @@ class LinkReport:
         self.fault = ""  # why the link waited last, until a query of it is well
 
     def load(self) -> None:
-        """Counts go on from where the last run published them. Raises KafkaException."""
+        """Counts go on from where the last run published them. A status topic that was deleted
+        under this run is made anew, and gets all rows again. Raises KafkaException.
+        """
         with self._lock:
+            if self._status.ensure():
+                self._told.clear()
             if self._topics is not None:
                 return
-            self._status.ensure()
             kept = self._status.read()
             self._state |= kept.get(f"{LINK}/{self.link}", {})
             prefix = f"{TOPIC}/{self.link}/"

@@ -16,8 +16,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import structlog
+
 from keyway.kafka.compacted import CompactedTopic
 from spark.streaming.kafka import KafkaSide
+
+log = structlog.get_logger("keyway.links")
 
 LINK, TOPIC, SWITCH = "link", "topic", "switch"
 LEFT = "left"  # the state of a topic that the link followed once; its positions are kept a while
@@ -89,9 +93,11 @@ class StatusTopic:
     def __init__(self, side: KafkaSide, name: str) -> None:
         self._topic = CompactedTopic(side.settings, name)
         self._found: dict[str, bytes] = {}
+        self._skipped = 0  # records that nobody can read
 
-    def ensure(self) -> None:
-        self._topic.ensure()
+    def ensure(self) -> bool:
+        """Creates the topic unless it exists. Returns whether it did."""
+        return self._topic.ensure()
 
     def publish(self, records: Mapping[str, Json | None]) -> None:
         """None in place of a value removes the key from the topic."""
@@ -109,7 +115,32 @@ class StatusTopic:
         return {key: json.loads(value) for key, value in found if key.startswith(prefix)}
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
-        if key is not None and value:
-            self._found[key.decode()] = value
-        elif key is not None:
-            self._found.pop(key.decode(), None)
+        """A record that nobody can read changes nothing; the first one is logged."""
+        if key is None:
+            return
+        try:
+            name = key.decode()
+            if value:
+                _require_readable(name, json.loads(value))
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            if not self._skipped:
+                log.warning(
+                    "status_record_skipped", topic=self._topic.name, key=str(key), why=repr(error)
+                )
+            self._skipped += 1
+            return
+        if value:
+            self._found[name] = value
+        else:
+            self._found.pop(name, None)
+
+
+def _require_readable(key: str, value: Json) -> None:
+    """Raises what a reader of the record would meet."""
+    kind = key.partition("/")[0]
+    if kind == TOPIC:
+        TopicStatus.of(value)
+    elif kind == SWITCH:
+        str(value["target"]), int(value["generation"]), bool(value["rewind"])
+    else:
+        value.get("generation")

@@ -57,6 +57,11 @@ class Surveyor:
         messages = self.config.messages
         logical, targets, stopped = self._names(followed)
         here = self.here.look(list(targets))
+        source = self.here.side.cluster.name
+        stopped |= {
+            name: f"this user may not read it on {source}: {why}"
+            for name, why in self.here.denied.items()
+        }
         self.there.listed()
         working = [targets[name] for name in at_work if name in targets]
         there = self.there.look([targets[name] for name in here], working)

@@ -16,6 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclOperation,
     AdminClient,
     ConfigResource,
     NewPartitions,
@@ -116,11 +117,13 @@ class KafkaSide:
             if isinstance(answer, KafkaError) and answer.code() == gone
         }
 
-    def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
+    def described(
+        self, names: Sequence[str], needed: AclOperation | None = None
+    ) -> dict[str, tuple[str, int] | KafkaError]:
         """(topic id, number of partitions) of each topic, or Kafka's answer that the topic does not
-        exist or that this user may not describe it.
+        exist, or that this user may not describe it or lacks the right `needed`.
         """
-        found = described(self._admin, names, ANSWER_S)
+        found = described(self._admin, names, ANSWER_S, needed)
         for answer in found.values():
             if isinstance(answer, KafkaError) and answer.code() not in _UNSEEN:
                 raise KafkaException(answer)

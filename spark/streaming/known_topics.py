@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation
 
 from spark.streaming.core.survey import Topic
 from spark.streaming.kafka import KafkaSide, chosen
@@ -40,11 +41,16 @@ class KnownTopics:
         self,
         side: KafkaSide,
         configs: Collection[str] = (),
+        needed: AclOperation | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`configs`: names of configs that are wanted besides those that are compared."""
+        """`configs`: names of configs that are wanted besides those that are compared. `needed`: a
+        topic without this right is `denied`, as one that may not be described.
+        """
         self.side = side
+        self.denied: dict[str, str] = {}  # of the last look: Kafka's words
         self._wanted = configs
+        self._needed = needed
         self._clock = clock
         self._listed: dict[str, int] = {}
         self._known: dict[str, _Identity] = {}
@@ -75,9 +81,12 @@ class KnownTopics:
         asked = {*news, *turn}
         now_s = self._clock()
         known = {name: self._known[name] for name in rest - asked}
-        for name, answer in self.side.described(sorted(asked)).items():
+        self.denied = {}  # they are never known, and asked for at each look
+        for name, answer in self.side.described(sorted(asked), self._needed).items():
             if not isinstance(answer, KafkaError):
                 known[name] = _Identity(*answer, asked_s=now_s)
+            elif answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                self.denied[name] = answer.str()
         self._known = {name: known[name] for name in names if name in known}
 
     def _is_news(self, name: str) -> bool:

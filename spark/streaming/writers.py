@@ -18,6 +18,7 @@ from time import monotonic
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from keyway.kafka.transactions import NO_TOPICS, opened
 from spark.streaming.core.pace import Pace
 from spark.streaming.limits import (
     ANSWER_S,
@@ -53,25 +54,21 @@ class Writer:
         way: Settings = {"enable.idempotence": "true", "delivery.timeout.ms": timeout_ms}
         if self.exactly_once:
             way = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
-        self.producer = Producer(
-            {
-                "message.max.bytes": RECORD_BYTES_MAX,  # the topic decides, not this client
-                "queue.buffering.max.messages": 0,  # no bound by number, but by bytes
-                "queue.buffering.max.kbytes": QUEUE_KBYTES,
-                "linger.ms": 5,
-                "delivery.report.only.error": True,
-                "on_delivery": self._told,
-                "log_level": QUIET,
-                **way,
-                **self.settings,
-            }
-        )
+        settings = {
+            "message.max.bytes": RECORD_BYTES_MAX,  # the topic decides, not this client
+            "queue.buffering.max.messages": 0,  # no bound by number, but by bytes
+            "queue.buffering.max.kbytes": QUEUE_KBYTES,
+            "linger.ms": 5,
+            "delivery.report.only.error": True,
+            "on_delivery": self._told,
+            "log_level": QUIET,
+            **way,
+            **self.settings,
+        }
         if self.exactly_once:
-            # Without a connection librdkafka looks for the coordinator again after half a second.
-            # The first answer comes over the one to the bootstrap address, which it gives up then.
-            for _ in range(2):
-                self.producer.list_topics(self.topic, ANSWER_S)
-            self.producer.init_transactions(ANSWER_S)
+            self.producer = opened(settings, self.topic, ANSWER_S)
+        else:
+            self.producer = Producer({**settings, **NO_TOPICS})
 
     def _told(self, error: KafkaError | None, _message: object) -> None:
         if error is not None and self.failed is None:

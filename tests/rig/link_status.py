@@ -12,9 +12,14 @@ class Kept:
 
     def __init__(self, records: dict[str, Json]) -> None:
         self.records = records
+        self.deleted = False
 
-    def ensure(self) -> None:
-        pass
+    def ensure(self) -> bool:
+        """Returns whether it was made anew."""
+        deleted, self.deleted = self.deleted, False
+        if deleted:
+            self.records.clear()
+        return deleted
 
     def read(self, prefix: str = "") -> dict[str, Json]:
         return {key: record for key, record in self.records.items() if key.startswith(prefix)}

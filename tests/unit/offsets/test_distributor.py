@@ -209,8 +209,12 @@ def test_a_group_that_was_deleted_while_no_service_ran_is_told_as_deleted() -> N
     }
     del client.positions[other]
     client.unknown = {"shipping": Refused(Refusal.CLUSTER_AWAY, "no coordinator")}
-    assert restarted(client, state_topic) == 0
+    distributor = distributor_on(client, state_topic=state_topic)
+    distributor.poll()
     assert not state_topic.state.entries[other, "B"].deleted, "no answer proves nothing"
+    client.unknown = {}
+    distributor.poll()
+    assert state_topic.state.entries[other, "B"].deleted, "its coordinator is there again"
 
 
 def test_commits_that_are_listed_are_no_news_after_a_restart() -> None:

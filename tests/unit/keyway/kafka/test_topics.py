@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from keyway.kafka.topics import answered, described
 
@@ -43,12 +43,16 @@ class Admin:
         return self.futures
 
 
-def ask(admin: Admin, answer_s: float = 30.0) -> dict[str, tuple[str, int] | KafkaError]:
-    return described(cast("AdminClient", admin), list(admin.futures), answer_s)
+def ask(
+    admin: Admin, answer_s: float = 30.0, needed: AclOperation | None = None
+) -> dict[str, tuple[str, int] | KafkaError]:
+    return described(cast("AdminClient", admin), list(admin.futures), answer_s, needed)
 
 
-def topic(topic_id: str, partitions: int) -> SimpleNamespace:
-    return SimpleNamespace(topic_id=topic_id, partitions=list(range(partitions)))
+def topic(topic_id: str, partitions: int, *allowed: AclOperation) -> SimpleNamespace:
+    return SimpleNamespace(
+        topic_id=topic_id, partitions=list(range(partitions)), authorized_operations=list(allowed)
+    )
 
 
 def test_no_answer_is_an_error_of_kafka() -> None:
@@ -69,6 +73,21 @@ def test_one_topic_s_error_leaves_the_others_their_answers() -> None:
         name: answer.code() for name, answer in found.items() if isinstance(answer, KafkaError)
     }
     assert codes == {"gone": GONE.code(), "secret": DENIED.code()}
+
+
+def test_a_topic_without_the_needed_right_is_denied() -> None:
+    """One that may be described and not read failed the query of all topics."""
+    admin = Admin(
+        shown=topic("a", 1, AclOperation.DESCRIBE),
+        open=topic("b", 2, AclOperation.DESCRIBE, AclOperation.READ),
+        old=topic("c", 3),
+    )
+    found = ask(admin, needed=AclOperation.READ)
+    assert isinstance(shown := found.pop("shown"), KafkaError)
+    assert shown.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert shown.str() == "READ is not allowed"
+    assert found == {"open": ("b", 2), "old": ("c", 3)}, "an old broker tells no rights"
+    assert ask(admin)["shown"] == ("a", 1), "nothing is needed"
 
 
 def test_topics_without_an_answer_are_waited_for_together() -> None:

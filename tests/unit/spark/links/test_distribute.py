@@ -10,9 +10,11 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from structlog.testing import capture_logs
 
 from keyway.clusters.config import ClustersConfig, ConfigError, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
@@ -82,6 +84,7 @@ class Side:
     settings: dict[str, str] = field(default_factory=dict)  # of every topic
     refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
     leaderless: dict[str, int] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)  # topics that may be described, and not read
 
     @property
     def cluster(self) -> object:
@@ -90,10 +93,17 @@ class Side:
     def listed(self) -> dict[str, int]:
         return {name: self.partitions for name in self.ids if name not in self.unlisted}
 
-    def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
+    def described(
+        self, names: Sequence[str], needed: AclOperation | None = None
+    ) -> dict[str, tuple[str, int] | KafkaError]:
         missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        denied = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "READ is not allowed")
         return {
-            name: (self.ids[name], self.partitions) if name in self.ids else missing
+            name: missing
+            if name not in self.ids
+            else denied
+            if needed is not None and name in self.shown
+            else (self.ids[name], self.partitions)
             for name in names
         }
 
@@ -153,7 +163,7 @@ class World:
         run = LinkRun(cast(SparkSession, None), self.config, DISTRIBUTOR, threading.Event())
         run._source, run._target = cast(KafkaSide, self.here), cast(KafkaSide, self.there)
         run._link = Link(DISTRIBUTOR, C2)
-        known = KnownTopics(run._source), KnownTopics(run._target)
+        known = KnownTopics(run._source, needed=AclOperation.READ), KnownTopics(run._target)
         run._surveyor = Surveyor(self.config, run._link, *known, None, run._refusals)
         run.report = LinkReport(DISTRIBUTOR, cast(StatusTopic, Kept(self.told)))
         run.report.load()
@@ -408,6 +418,35 @@ def test_a_topic_that_the_target_refuses_to_create_stops_alone() -> None:
     world.there.refused = {}
     assert run._survey().topics.keys() == {"flights", "fares"}
     assert run._refusals.reason("fares") == ""
+
+
+def test_a_topic_that_may_not_be_read_stops_alone() -> None:
+    """It may be described, so it was followed, and Spark's query of all topics failed."""
+    here = Side("c1", {"flights": "here", "fares": "fares"}, shown={"fares"})
+    world = World(here=here, config=DEFAULTS)
+    run = world.process()
+    assert starts(run) == {0: 0, 1: 0}
+    told = run.report.topics()["fares"]
+    assert (told.state, told.reason) == (
+        "stopped",
+        "this user may not read it on c1: READ is not allowed",
+    )
+    plan = run._survey()
+    assert plan.topics.keys() == {"flights"}
+    world.here.shown = set()
+    assert not plan.same_work(run._survey()), "it may be read now"
+
+
+def test_a_topic_that_stops_is_logged_once() -> None:
+    run = World().process()
+    run._refusals.refused(("fares", 0), "the target refuses it", 0.0)
+    with capture_logs() as logs:
+        for why in ("no", "no", "other"):
+            run._tell_of_stopped({"flights": why, "fares": "the target refuses it"})
+    assert [(entry["topic"], entry["why"]) for entry in logs] == [
+        ("flights", "no"),
+        ("flights", "other"),
+    ]
 
 
 def test_a_topic_that_somebody_else_creates_is_copied_at_once() -> None:

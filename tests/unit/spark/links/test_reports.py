@@ -31,7 +31,8 @@ class Following:
         self.report = self.started()
 
     def started(self) -> LinkReport:
-        status = cast(StatusTopic, Kept(self.told))
+        self.kept = Kept(self.told)
+        status = cast(StatusTopic, self.kept)
         report = LinkReport(Distributor(C1, Level(1), (C2,), (C2,)), status)
         report.load()
         return report
@@ -48,6 +49,18 @@ class Following:
     def rows(self) -> set[str]:
         prefix = "topic/c1-level-1/"
         return {key.removeprefix(prefix) for key in self.told if key.startswith(prefix)}
+
+
+def test_a_status_topic_that_was_deleted_gets_all_rows_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker made it anew for the next write, not compacted, and rows at rest were not in it."""
+    link = Following(monkeypatch)
+    link.round("stays")
+    link.kept.deleted = True
+    link.report.load()
+    link.round("stays", "new")
+    assert link.rows() == {"stays", "new"}
 
 
 def test_topics_that_come_and_go_for_a_year_leave_a_week_s_rows(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation
 
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
@@ -27,7 +28,9 @@ class Side:
             name: count for name, (_, count) in self.topics.items() if name not in self.unlisted
         }
 
-    def described(self, names: Sequence[str]) -> dict[str, tuple[str, int] | KafkaError]:
+    def described(
+        self, names: Sequence[str], _: AclOperation | None = None
+    ) -> dict[str, tuple[str, int] | KafkaError]:
         self.described_by_name += names
         missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return {name: self.topics.get(name, missing) for name in names}

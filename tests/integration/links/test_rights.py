@@ -1,0 +1,37 @@
+"""What a link learns of its rights, from a broker with an authorizer."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from keyway.clusters.config import Cluster
+from spark.streaming.kafka import KafkaSide
+from tests.integration.security.test_rights_of_a_node import allow
+from tests.rig.identified_node import guarded_kafka, kafka_password, kafka_user
+from tests.rig.kafka import create_topic
+
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
+
+
+def test_a_topic_that_may_be_described_and_not_read() -> None:
+    """Kafka lists it, and refuses only its records: with them Spark's query of all topics."""
+    with guarded_kafka() as (cluster, address):
+        user, password = kafka_user("anna"), kafka_password("anna")
+        for name in ("shown", "hidden"):
+            create_topic(cluster.bootstrap_servers, name)
+        allow(cluster, user, (ResourceType.TOPIC, "shown", AclOperation.DESCRIBE))
+        sasl = {"mechanism": "SCRAM-SHA-512", "username": user, "password": password}
+        side = KafkaSide(
+            Cluster.model_validate({"name": "c1", "bootstrap_servers": address, "sasl": sasl})
+        )
+        assert set(side.listed()) == {"anna", "shown"}
+        found = side.described(["anna", "shown", "hidden"], AclOperation.READ)
+        assert isinstance(found["anna"], tuple), "it has READ"
+        errors = {name: error for name, error in found.items() if isinstance(error, KafkaError)}
+        assert errors.keys() == {"shown", "hidden"}
+        codes = {error.code() for error in errors.values()}
+        assert codes == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+        assert errors["shown"].str() == "READ is not allowed"
+        assert isinstance(side.described(["shown"])["shown"], tuple), "nothing is needed"

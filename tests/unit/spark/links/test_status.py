@@ -1,0 +1,77 @@
+"""What a status topic holds that no link has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from keyway.clusters.config import Cluster
+from keyway.kafka.compacted import CompactedTopic
+from spark.links.status import StatusTopic
+from spark.streaming.kafka import KafkaSide
+
+Row = dict[str, object]
+
+
+class Log:
+    """Records that a read finds."""
+
+    name = "_keyway-links"
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes | None, bytes | None]] = []
+
+    def read(self, take: Callable[[bytes | None, bytes | None], object]) -> None:
+        for key, value in self.records:
+            take(key, value)
+        self.records = []
+
+
+def status_on(log: Log) -> StatusTopic:
+    cluster = Cluster(name="c1", bootstrap_servers="127.0.0.1:1")
+    found = StatusTopic(KafkaSide(cluster), log.name)
+    found._topic = cast(CompactedTopic, log)
+    return found
+
+
+SWITCH = {"target": "c2", "generation": 7, "rewind": False}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"switch/c1-level-1", b"not JSON"),
+        (b"switch/c1-level-1", b"[1]"),
+        (b"switch/c1-level-1", b'{"target": "c2"}'),
+        (b"switch/c1-level-1", b"[" * 100_000),
+        (b"topic/c1-level-1/flights", b'{"partitions": 3}'),
+        (b"link/c1-level-1", b'"text"'),
+        (b"\xff", b"{}"),
+    ],
+)
+def test_a_record_that_nobody_can_read_changes_nothing(key: bytes, value: bytes) -> None:
+    """It ended the link, and so did each start after it."""
+    rows: dict[str, Row] = {
+        "switch/c1-level-1": SWITCH,
+        "topic/c1-level-1/flights": {"state": "running", "partitions": {"0": {"position": 4}}},
+        "link/c1-level-1": {"target": "c2", "generation": 1},
+    }
+    log = Log()
+    status = status_on(log)
+    log.records = [(name.encode(), json.dumps(row).encode()) for name, row in rows.items()]
+    assert status.read() == rows
+    with capture_logs() as logs:
+        log.records = [(key, value), (b"switch/other", json.dumps(SWITCH).encode()), (key, value)]
+        assert status.read() == {**rows, "switch/other": SWITCH}
+    (told,) = logs
+    assert (told["event"], told["topic"], told["key"]) == (
+        "status_record_skipped",
+        log.name,
+        str(key),
+    )
+    log.records = [(b"switch/c1-level-1", None), (None, b"x")]
+    assert status.read("switch/") == {"switch/other": SWITCH}
