@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schema_dist.core.contents import Contents
+from schema_dist.core.limits import JOURNAL_MAX
 from schema_dist.core.model import Schema, SchemaId, SchemaVersion, Version
 from schema_dist.core.records import (
     CompatibilitySet,
@@ -41,7 +42,7 @@ def live(contents: Contents) -> dict[int, bool]:
 
 
 def test_versions_come_go_and_come_back() -> None:
-    assert live(after(written(2), written(1))) == {1: True, 2: True}
+    assert list(live(after(written(2), written(1)))) == [1, 2], "ascending"
     assert live(after(written(1), written(1, deleted=True))) == {1: False}
     assert live(after(written(1, deleted=True), written(1))) == {1: True}
 
@@ -83,6 +84,26 @@ def test_settings_and_the_rest() -> None:
     assert contents.ignored == {"NOOP": 1}
     assert contents.malformed == {"no key": 2}
     assert contents.changes == 5
+
+
+def test_the_latest_changes_are_remembered() -> None:
+    """At least ten thousand, and at most twice as many."""
+    contents = Contents()
+    for at in range(2 * JOURNAL_MAX - 1):
+        contents.apply(written(1 + at % 3), at)
+    assert contents.changed_since(0) == {("s", 1), ("s", 2), ("s", 3)}
+    contents.apply(written(4), 0)
+    assert contents.changes == 2 * JOURNAL_MAX
+    assert contents.changed_since(JOURNAL_MAX - 1) is None
+    assert contents.changed_since(JOURNAL_MAX) == {("s", at) for at in (1, 2, 3, 4)}
+    assert contents.changed_since(2 * JOURNAL_MAX - 1) == {("s", 4)}
+
+
+def test_another_reading_says_whether_removals_have_records() -> None:
+    mine, listed = after(written(1)), after(written(1))
+    listed.recorded = False
+    mine.become(listed)
+    assert not mine.recorded
 
 
 def test_another_reading_changes_what_differs_alone() -> None:
