@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from spark.links import turns
 from spark.links.turns import LinkTurns
+from tests.rig.link_in_memory import CONFIG, DISTRIBUTOR
 from tests.rig.patience import wait_until
-from tests.unit.spark.links.test_distribute import CONFIG, DISTRIBUTOR
 
 
 class Lease:
