@@ -39,7 +39,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import SetupError, start_child, stop_child
 
 TOPIC = "flights"
-COPIED_S_MAX = 300.0
+COPIED_S_MAX = 300.0  # without progress
 ANSWER_S_MAX = 300.0  # of a command; the first one fetches Spark's connector
 ASK_EVERY_S = 3.0  # a command takes a second of CPU, which Spark needs to start
 MASK_KEY = "KEYWAY_DEMO_MASK_KEY"
@@ -134,7 +134,9 @@ def _write_config(where: Path, sides: dict[str, Ports]) -> Path:
 
 
 def _copy(console: Console, running: ExitStack, config: Path, records: int) -> float:
-    """Runs the link until it has copied everything; the seconds from its first record on."""
+    """Runs the link until it has copied everything; the seconds from its first record on. Its
+    positions tell: what a batch has copied is counted at its end, and the flights are one batch.
+    """
     child, log = _start_link(running, config)
     deadline, began, copied = time.monotonic() + COPIED_S_MAX, 0.0, 0
     with progress(console, "copying to west, masked", records) as advance:
@@ -151,8 +153,9 @@ def _copy(console: Console, running: ExitStack, config: Path, records: int) -> f
                 for topic in link["topics"].values()
                 for row in topic["partitions"].values()
             ]
-            now = sum(int(row["copied"]) for row in rows)
-            began = began or (time.monotonic() if now else 0.0)
+            now = sum(max(0, int(row["position"])) for row in rows)
+            if now > copied:
+                began, deadline = began or time.monotonic(), time.monotonic() + COPIED_S_MAX
             advance(now - copied)
             copied = now
     stop_child(child, grace_s=30)

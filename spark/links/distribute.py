@@ -57,7 +57,6 @@ from spark.streaming.limits import (
     LOOK_AT_STOPPED_S,
     RETRY_S,
     RETRY_S_MAX,
-    STATUS_EVERY_S,
     SURVEY_EVERY_S,
     SURVEY_EVERY_S_MAX,
     SURVEY_REST,
@@ -96,7 +95,6 @@ class LinkRun:
     _surveyor: Surveyor = field(init=False)
     _at_work: set[str] = field(default_factory=set, init=False)  # copied since the last look
     _lookup: Lookup = field(init=False)
-    _published_s: float = field(default=0.0, init=False)
     # The places of the batch in flight, by the target's topics.
     _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)
     _starts_at: dict[Partition, int] = field(default_factory=dict, init=False)
@@ -326,8 +324,6 @@ class LinkRun:
         self._account(passed(self._writing(plan, ends), without))
         self._measure(results, ends, monotonic() - began_s)
         self._keep_to_the_rate(total, began_s)
-        if monotonic() - self._published_s >= STATUS_EVERY_S:
-            self._publish()
 
     def _sealed(self, records: DataFrame) -> DataFrame:
         """What is done to every record. It is a part of the query: if each batch built these
@@ -405,7 +401,7 @@ class LinkRun:
             self.stop.wait(max(0.0, records / rate - (monotonic() - began_s)))
 
     def _publish(self) -> None:
-        self._published_s = monotonic()
+        """Beside the batches: no record is to wait for what is told of those before it."""
         if places := self._underway:  # its tasks tell nothing before they end
             with suppress(KafkaException):  # The batch finds out by itself.
                 found = self._target.positions(self._link.group, places)

@@ -51,7 +51,6 @@ CONFIGS_AT_ONCE = 50
 RETRY_S = 1.0  # after a failure; after each further one twice as long ...
 RETRY_S_MAX = 15.0  # ... up to this
 TRIES_MAX = 5  # of a pipeline without progress: half a minute
-STATUS_EVERY_S = 1.0
 RETRY_REFUSED_S = 30.0  # a topic whose record was refused is tried again after this; then twice ...
 RETRY_REFUSED_S_MAX = 480.0  # ... as long, up to this: each try is a new query for all topics
 LOOK_AT_STOPPED_S = 30.0  # topics that stopped at their positions: an operator may have set them
