@@ -8,7 +8,9 @@ from keyway.clusters.core.names import compile_pattern
 from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired, desired
+from schema_dist.core.limits import SLICE_PLACES
 from schema_dist.core.model import Reason, Reference, Schema, SchemaId, SchemaVersion, Version
+from schema_dist.core.records import CompatibilitySet
 
 NAMES = pair_subjects(compile_pattern("a-{topic}"), compile_pattern("b-{topic}"))
 
@@ -40,11 +42,12 @@ def test_names_and_references_are_translated_and_references_come_first() -> None
         version("a-y-value", 2, "a-z-value"),
         version("a-z-value", 3),
     )
-    assert [wanted.subject for wanted in found.in_order(found.versions)] == [
-        "b-z-value",
-        "b-y-value",
-        "b-x-value",
-    ]
+    for places in (sorted(found.versions), sorted(found.versions, reverse=True)):
+        assert [wanted.subject for wanted in found.in_order(places)] == [
+            "b-z-value",
+            "b-y-value",
+            "b-x-value",
+        ]
     x = found.versions["b-x-value", Version(1)]
     assert x.schema.references == (Reference("a-y-value", "b-y-value", Version(1)),)
     assert x.id == 1
@@ -88,6 +91,47 @@ def test_circles_are_refused_and_end() -> None:
     assert found.versions == {}
     assert {refusal.reason for refusal in found.refusals} == {Reason.REFERENCE}
     assert len(found.refusals) == 3
+
+
+def test_a_circle_that_nobody_follows_ends_the_search_for_followers() -> None:
+    found = made(
+        version("a-z-value", 1),
+        version("a-one-value", 2, "a-two-value", "a-z-value"),
+        version("a-two-value", 3, "a-one-value"),
+        only="a-followed",
+    )
+    assert found.versions == {}
+    assert found.left_alone == {"b-one-value", "b-two-value", "b-z-value"}
+
+
+def test_a_version_that_closes_a_circle_later_is_refused_with_the_others() -> None:
+    source = Contents()
+    source.put(version("a-y-value", 1), 0)
+    source.put(version("a-x-value", 2, "a-y-value"), 1)
+    found = desired(source, NAMES, lambda _subject: True)
+    assert len(found.versions) == 2
+    source.put(version("a-y-value", 3, "a-x-value"), 2)
+    follow(found)
+    assert found.versions == {}
+    assert [refusal.id for refusal in found.refusals] == [2, 3]
+
+
+def test_a_version_that_refers_to_nothing_any_more_is_back_in_the_source_s_order() -> None:
+    source = Contents()
+    source.put(version("a-x-value", 1, "a-z-value"), 0)
+    source.put(version("a-z-value", 2), 1)
+    found = desired(source, NAMES, lambda _subject: True)
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [2, 1]
+    source.put(version("a-x-value", 3), 0)
+    follow(found)
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [3, 2]
+
+
+def test_as_many_as_there_are() -> None:
+    """They are followed in slices."""
+    count = 2 * SLICE_PLACES + 1
+    found = made(*(version(f"a-{at}-value", at) for at in range(count)))
+    assert len(found.versions) == count
 
 
 def test_a_long_chain_of_references_needs_no_deep_stack() -> None:
@@ -166,6 +210,33 @@ def test_what_is_followed_brings_what_it_refers_to() -> None:
     ]
     assert ("b-z-value", 1) in found.at_source  # so that it is not taken for removed
     assert found.left_alone == {"b-z-value"}
+
+
+def test_what_comes_later_brings_what_it_refers_to() -> None:
+    source = Contents()
+    source.put(version("a-y-value", 1), 0)
+    found = desired(source, NAMES, lambda subject: subject.startswith("a-x"))
+    assert (found.versions, found.left_alone) == ({}, {"b-y-value"})
+    source.put(version("a-x-value", 2, "a-y-value"), 1)
+    follow(found)
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [1, 2]
+    assert (found.refusals, found.left_alone) == ([], set())
+
+
+def test_what_the_source_removes_is_gone_with_its_settings() -> None:
+    source = Contents()
+    source.put(version("a-x-value", 1), 0)
+    source.apply(CompatibilitySet("a-x-value", "NONE"), 1)
+    found = desired(source, NAMES, lambda _subject: True)
+    place = ("b-x-value", 1)
+    assert (place in found.at_source, found.tombstones) == (True, set())
+    source.remove(("a-x-value", Version(1)))
+    source.apply(CompatibilitySet("a-x-value", None), 2)
+    follow(found)
+    assert (found.at_source, found.tombstones, found.compatibility) == (set(), {place}, {})
+    source.put(version("a-x-value", 1), 3)
+    follow(found)
+    assert (found.at_source, found.tombstones) == ({place}, set())
 
 
 def test_settings_follow_their_subjects() -> None:

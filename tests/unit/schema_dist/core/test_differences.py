@@ -32,9 +32,11 @@ def test_two_registries_that_have_the_same() -> None:
 
 
 def test_a_version_that_one_of_them_lacks() -> None:
-    more = version("b", 4, at=2)
-    assert found(holding(*FIRST), holding(FIRST[0], FIRST[2], more)) == [
+    more, other = version("b", 4, at=2), version("a", 5, at=3)
+    assert found(holding(*FIRST[::-1]), holding(FIRST[0], more, other)) == [
         ("a-value", 2, 2, "only in the first"),
+        ("b-value", 1, 3, "only in the first"),
+        ("a-value", 3, 5, "only in the second"),
         ("b-value", 2, 4, "only in the second"),
     ]
 

@@ -114,7 +114,13 @@ def test_what_is_there_already_is_adopted() -> None:
     a = version("a", 1)
     plan = planned(holding(a), holding(a))
     assert plan.adopted == (VersionEntry(a.place, (a.id, fingerprint(a.schema))),)
-    assert plan.writes == 0
+    assert (plan.writes, plan.in_sync) == (0, 1)
+
+
+def test_what_both_have_no_more_leaves_the_ledger() -> None:
+    kept, gone = version("b", 1), version("a", 2)
+    plan = planned(holding(kept), holding(kept), ours(kept, gone))
+    assert (plan.adopted, plan.writes) == ((VersionEntry(gone.place, None),), 0)
 
 
 def test_references_before_users_and_a_wave_by_subject_and_version() -> None:
@@ -162,29 +168,30 @@ def test_a_version_that_returns_is_registered_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "reason"),
+    ("there", "reason", "says"),
     [
-        (version("other", 1, text='"int"'), Reason.ID_TAKEN),
-        (version("other", 1, text='"int"', deleted=True), Reason.ID_TAKEN),
-        (version("a", 1, text='"int"'), Reason.VERSION_TAKEN),
-        (version("a", 7), Reason.VERSION_TAKEN),
-        (version("a", 1, text="{not JSON"), Reason.VERSION_TAKEN),
+        (version("other", 1, text='"int"'), Reason.ID_TAKEN, "of another schema, other-value"),
+        (version("other", 1, text='"int"', deleted=True), Reason.ID_TAKEN, "other-value version 1"),
+        (version("a", 1, text='"int"'), Reason.VERSION_TAKEN, "this version with another schema"),
+        (version("a", 7), Reason.VERSION_TAKEN, "this version under id 7"),
+        (version("a", 1, text="{not JSON"), Reason.VERSION_TAKEN, "with another schema"),
     ],
 )
 def test_collisions_are_refused_and_what_refers_to_them(
-    there: SchemaVersion, reason: Reason
+    there: SchemaVersion, reason: Reason, says: str
 ) -> None:
     a, user, fine = version("a", 1), version("u", 2, refers_to="a"), version("f", 3)
     plan = planned(holding(a, user, fine), holding(there))
     assert refused(plan) == [("a-value", reason), ("u-value", Reason.REFERENCE)]
+    assert says in plan.refusals[0].detail
     assert waves(plan) == [[Register(fine)]]
 
 
 def test_two_schemas_of_the_source_under_one_id() -> None:
     plan = planned(holding(version("a", 1), version("b", 1, text='"int"')), Contents())
     assert refused(plan) == [("b-value", Reason.ID_TAKEN)]
-    both = holding(version("a", 1), version("b", 1))
-    assert planned(both, Contents()).refusals == ()
+    both = planned(holding(version("a", 1), version("b", 1)), Contents())
+    assert (both.refusals, both.writes) == ((), 2)
 
 
 def test_ids_of_contexts_are_apart_where_the_registry_keeps_them_apart() -> None:
@@ -221,6 +228,25 @@ def test_subjects_that_are_not_followed_are_left_alone() -> None:
 
 MANY = [version("a", at, at=at) for at in range(1, 102)]  # one more than may go at once
 GONE = {lost.place: Presence.GONE for lost in MANY}
+
+
+def test_as_many_as_may_go_at_once_go() -> None:
+    kept, going = version("b", 9_999), MANY[1:]
+    plan = planned(holding(kept), holding(kept, *going), ours(kept, *going), confirmed=GONE)
+    assert plan.writes == 2 * len(going)
+
+
+def test_one_that_is_not_confirmed_stays_beside_one_that_is() -> None:
+    kept, first, second = version("b", 9), version("a", 1), version("a", 2, at=2)
+    for gone, stays in ((first, second), (second, first)):
+        plan = planned(
+            holding(kept),
+            holding(kept, first, second),
+            ours(kept, first, second),
+            confirmed={gone.place: Presence.GONE},
+        )
+        assert waves(plan) == [[SoftDelete(gone)], [HardDelete(gone)]]
+        assert plan.unconfirmed == (stays,)
 
 
 def test_a_source_that_lost_its_log_empties_no_target() -> None:
@@ -305,6 +331,23 @@ def test_an_id_that_becomes_free_takes_two_plans() -> None:
     assert waves(planned(source, Contents(), Ledger())) == [[Register(new)], [Register(user)]]
 
 
+def test_an_id_that_one_of_two_holders_keeps_is_taken() -> None:
+    going, stays = version("a", 1, text='"int"'), version("z", 1, text='"int"')
+    source = holding(version("new", 1))
+    source.removed = {going.place}
+    plan = planned(source, holding(going, stays), ours(going))
+    assert refused(plan) == [("new-value", Reason.ID_TAKEN)]
+    assert "z-value version 1" in plan.refusals[0].detail
+
+
+def test_one_of_many_is_replaced() -> None:
+    """Only what differs counts as replaced."""
+    here = [version("a", at, at=at) for at in range(1, 61)]
+    other = version("a", 99, at=1)
+    plan = planned(holding(other, *here[1:]), holding(*here), ours(*here))
+    assert (waves(plan), plan.refusals) == ([[SoftDelete(here[0])], [HardDelete(here[0])]], ())
+
+
 def test_settings_are_set_and_taken_back_if_ours() -> None:
     a = version("a", 1)
     source, target, ledger = holding(a), Contents(), Ledger()
@@ -317,6 +360,7 @@ def test_settings_are_set_and_taken_back_if_ours() -> None:
             SettingEntry("compatibility", "back-value", ours=True),
             SettingEntry("mode", "back-value", ours=True),
             SettingEntry("mode", "done-value", ours=True),
+            SettingEntry("compatibility", "done-value", ours=True),
         ]
     )
     plan = planned(source, target, ledger)
@@ -329,7 +373,10 @@ def test_settings_are_set_and_taken_back_if_ours() -> None:
         ],
         [SetCompatibility("a-value", "FULL"), SetMode("a-value", "READONLY")],
     ]
-    assert plan.adopted == (SettingEntry("mode", "done-value", ours=False),)
+    assert plan.adopted == (
+        SettingEntry("compatibility", "done-value", ours=False),
+        SettingEntry("mode", "done-value", ours=False),
+    )
 
 
 def test_a_registry_that_was_restored_from_a_backup_takes_nothing_away() -> None:

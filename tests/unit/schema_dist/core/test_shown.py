@@ -10,6 +10,7 @@ import pytest
 from keyway.clusters.core.names import compile_pattern
 from keyway.clusters.core.subjects import RecordNames, pair_subjects
 from schema_dist.core.contents import Contents
+from schema_dist.core.limits import ANSWER_TEXT_CHARS_MAX, SCHEMAS_LISTED_MAX
 from schema_dist.core.model import JSON, Reference, Schema, SchemaId, SchemaVersion, Version
 from schema_dist.core.shown import (
     Listing,
@@ -104,6 +105,19 @@ def test_versions(shown: Shown) -> None:
     assert [listed.id for listed in shown.list_schemas(Listing(prefix="orders-value"))] == [11, 12]
     latest = Listing(prefix="orders", latest_only=True)
     assert [listed.id for listed in shown.list_schemas(latest)] == [11, 12]
+
+
+def test_a_list_is_bounded_by_its_texts_and_by_its_length() -> None:
+    texts = ["x" * (ANSWER_TEXT_CHARS_MAX // 2)] * 2 + ["y"] * SCHEMAS_LISTED_MAX
+    contents = Contents()
+    for at, text in enumerate(texts):
+        contents.put(version("acme-orders-value", at + 1, at + 1, text), at)
+    found = under_logical_names(contents, NAMES)
+    assert len(found.list_schemas(Listing(limit=2))) == 2, "16 MiB of text"
+    with pytest.raises(ViewError, match="the list is too large"):
+        found.list_schemas(Listing(limit=3))
+    assert len(found.list_schemas(Listing(offset=1))) == 1_000
+    assert len(found.list_schemas(Listing(offset=1, limit=2_000))) == 1_000
 
 
 def test_a_version_is_shown_with_logical_references(shown: Shown) -> None:
