@@ -36,7 +36,7 @@ LOGIN_SESSIONS_MAX = 1_000  # browsers that are logged in; beyond them the oldes
 SESSION_MS = 12 * 3_600_000  # a working day; then the browser asks for the token again
 
 STATUS_S_MAX = 30  # of a look at the status of all clusters; the first has the command's start
-STATUS_EVERY_S = 2  # from one look to the next: the services write theirs every second or so
+STATUS_EVERY_S = 2  # from one look to the next: the services write theirs as often
 STATUS_IDLE_MS = 45_000  # the command ends when nobody has asked for so long; it takes 2 s to start
 STATUS_KEPT_MS = 5_000  # a failure, however many ask: to start the command again costs CPU
 STATUS_BYTES_MAX = 64 * 1024 * 1024  # of one look: 100,000 partitions of groups

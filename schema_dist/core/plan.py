@@ -199,7 +199,7 @@ class _Planning:
         if held:
             own = _own_text(gone)
             found = (source.get(place) for place in held)
-            return any(version is not None and _own_text(version) == own for version in found)
+            return all(version is not None and _own_text(version) == own for version in found)
         if context not in self.highest:
             known = source.versions()
             ids = (version.id for version in known if context_of(version.subject) == context)

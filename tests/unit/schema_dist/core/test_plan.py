@@ -404,6 +404,16 @@ def test_a_registry_that_was_restored_from_a_backup_takes_nothing_away() -> None
     } == set(gone)
 
 
+def test_an_id_that_another_schema_has_too_proves_nothing() -> None:
+    """A registry gives an id to one schema."""
+    gone, same, other = version("a", 8), version("b", 8), version("c", 8, text='"int"')
+    confirmed = {gone.place: Presence.GONE}
+    for held, proven in (((same,), True), ((same, other), False), ((other, same), False)):
+        plan = planned(holding(*held), holding(gone), ours(gone), confirmed=confirmed)
+        goes = any(isinstance(write, SoftDelete) for wave in plan.waves for write in wave)
+        assert goes is proven
+
+
 @pytest.mark.parametrize("count", [10, 11, 60])
 def test_another_registry_with_the_same_subjects_deletes_nothing(count: int) -> None:
     """The primary was moved: the same schemas have other ids there."""
