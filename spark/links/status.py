@@ -141,6 +141,6 @@ def _require_readable(key: str, value: Json) -> None:
     if kind == TOPIC:
         TopicStatus.of(value)
     elif kind == SWITCH:
-        str(value["target"]), int(value["generation"]), bool(value["rewind"])
+        _ = value["target"], value["generation"] > 0, value["rewind"]
     else:
         value.get("generation")

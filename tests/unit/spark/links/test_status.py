@@ -47,6 +47,7 @@ SWITCH = {"target": "c2", "generation": 7, "rewind": False}
         (b"switch/c1-level-1", b"not JSON"),
         (b"switch/c1-level-1", b"[1]"),
         (b"switch/c1-level-1", b'{"target": "c2"}'),
+        (b"switch/c1-level-1", b'{"target": "c2", "generation": "8", "rewind": false}'),
         (b"switch/c1-level-1", b"[" * 100_000),
         (b"topic/c1-level-1/flights", b'{"partitions": 3}'),
         (b"link/c1-level-1", b'"text"'),
