@@ -243,13 +243,17 @@ def test_make_targets_that_are_named_exist(document: str) -> None:
         assert {"demo", "test"} <= named
 
 
+@cache
+def root_command() -> Any:
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize("document", sorted({*DOCUMENTS} - {"CHANGELOG.md"}))
 def test_commands_that_are_named_exist(document: str) -> None:
-    root = typer.main.get_command(app)
     spoken = re.findall(r"(?:`|^\$ )keyway ([a-z -]+)", text_of(document), re.M)
     assert spoken or document != "README.md"
     for words in spoken:
-        command: Any = root
+        command: Any = root_command()
         for word in words.split():
             if word.startswith("-"):
                 assert any(word in parameter.opts for parameter in command.params), words

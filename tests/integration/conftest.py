@@ -85,6 +85,15 @@ def share_host(request: pytest.FixtureRequest) -> ShareHost:
     return host
 
 
+@pytest.fixture(params=["librdkafka", pytest.param("java", marks=pytest.mark.deep)])
+def any_host(request: pytest.FixtureRequest) -> ShareHost:
+    """A stock share client, for what the gateway does alike for each: order, failures and contents
+    are asked of both (`share_host`), the rest only by `make deep`.
+    """
+    host: ShareHost = request.getfixturevalue(f"{request.param}_host")
+    return host
+
+
 @pytest.fixture
 def new_host(
     request: pytest.FixtureRequest,

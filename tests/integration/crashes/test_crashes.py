@@ -140,8 +140,8 @@ def at_work(site: Site, load: Load, group: str, host: ShareHost) -> list[ShareMe
     return members
 
 
-def test_gateway_killed(site: Site, load: Load, share_group: Group, share_host: ShareHost) -> None:
-    members = at_work(site, load, share_group(), share_host)
+def test_gateway_killed(site: Site, load: Load, share_group: Group, any_host: ShareHost) -> None:
+    members = at_work(site, load, share_group(), any_host)
     site.gateway.kill()
     while len(delivered(members)) == load.wanted:  # this process slept while they worked
         site.gateway.start()

@@ -45,7 +45,7 @@ def test_kafka_configs_sets_and_shows(
     topic: Topic,
     fresh_name: Names,
     kafka_tools: KafkaTools,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     """kafka-configs through the gateway, while a member holds a record: two deliveries, no more."""
     name, group = topic(), fresh_name("drop")  # keyway.yaml: three deliveries, then dropped
@@ -55,7 +55,7 @@ def test_kafka_configs_sets_and_shows(
         return kafka_tools.run(CONFIGS, gateway.bootstrap, *entity, *arguments)
 
     produce(gateway.bootstrap, name, [(b"k", b"poison"), (b"k", b"after")])
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    member = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     held = member.poll_some()
     tool("--alter", "--add-config", "share.delivery.count.limit=2,share.session.timeout.ms=50000")
     shown = tool("--describe")
@@ -86,7 +86,7 @@ def test_where_a_group_starts_is_set_by_admins(
     gateway: GatewayProcess,
     topic: Topic,
     fresh_name: Names,
-    share_host: ShareHost,
+    any_host: ShareHost,
     reset: str,
     wanted: list[bytes],
 ) -> None:
@@ -97,7 +97,7 @@ def test_where_a_group_starts_is_set_by_admins(
         producer.produce(name, key=b"k", value=value, timestamp=now_ms - minutes * 60_000)
         assert producer.flush(20) == 0
     set_group_config(gateway.bootstrap, group, {"share.auto.offset.reset": reset})
-    member = share_host.member(gateway.bootstrap, group, [name])
+    member = any_host.member(gateway.bootstrap, group, [name])
     if not wanted:
         assert poll_until_up(gateway, group, member) == []
         produce(gateway.bootstrap, name, [(b"k", b"later")])
@@ -107,7 +107,7 @@ def test_where_a_group_starts_is_set_by_admins(
 
 
 def test_the_isolation_level_changes_while_the_group_works(
-    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, any_host: ShareHost
 ) -> None:
     """Ours is read_committed; read_uncommitted shows the records of an open transaction."""
     name, group = topic(), fresh_name("group")
@@ -119,7 +119,7 @@ def test_the_isolation_level_changes_while_the_group_works(
     producer.begin_transaction()
     producer.produce(name, key=b"b", value=b"open")
     assert producer.flush(20) == 0
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    member = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     first = member.poll_some()
     assert [record.value for record in first] == [b"before"]
     member.settle("ACCEPT", first)

@@ -27,14 +27,14 @@ def silent(gateway: GatewayProcess, group: str) -> int:
 
 
 def test_the_keys_of_a_consumer_that_polls_no_more_go_to_the_other(
-    gateway: GatewayProcess, topic: Topic, share_group: Group, share_host: ShareHost
+    gateway: GatewayProcess, topic: Topic, share_group: Group, any_host: ShareHost
 ) -> None:
     """All defaults but a lock of 3 s."""
     name, group = topic(partitions=1), share_group("hung")
-    hung = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    hung = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     produce(gateway.bootstrap, name, [(key, b"1") for key in KEYS])
     held = hung.poll_count(len(KEYS))
-    other = share_host.member(gateway.bootstrap, group, [name])
+    other = any_host.member(gateway.bootstrap, group, [name])
     other.poll()
     produce(gateway.bootstrap, name, [(key, b"2") for key in KEYS])
 

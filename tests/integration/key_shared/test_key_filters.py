@@ -80,11 +80,11 @@ def test_declared_in_the_client_id(
     kafka: KafkaCluster,
     topic: Topic,
     fresh_name: Names,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     name, group = topic(), fresh_name("inline")
-    europe = member_of(share_host, gateway, group, name, "orders-1;keys=eu-*|at?%7C*")
-    america = member_of(share_host, gateway, group, name, "orders-2;keys=us-*")
+    europe = member_of(any_host, gateway, group, name, "orders-1;keys=eu-*|at?%7C*")
+    america = member_of(any_host, gateway, group, name, "orders-2;keys=us-*")
     joined(gateway, group, [europe, america])
     keys = [b"eu-1", b"eu-2", b"at-|x", b"us-1", b"atx", b"asia-1"]
     produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(10) for key in keys])
@@ -127,14 +127,14 @@ def test_changed_while_records_are_in_flight(
     kafka: KafkaCluster,
     topic: Topic,
     fresh_name: Names,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     """A key in flight stays where it is until it is settled; all others change hands at once."""
     name, group = topic(), fresh_name("swap")
     assert rules(gateway, group)[1] == {"group": group, "source": "config", "rules": OF_CONFIG}
     assert rules(gateway, group, swapped("eu-*", "us-*"), method="PUT")[0] == 200
-    one = member_of(share_host, gateway, group, name, "first-1")
-    two = member_of(share_host, gateway, group, name, "second-1")
+    one = member_of(any_host, gateway, group, name, "first-1")
+    two = member_of(any_host, gateway, group, name, "second-1")
     joined(gateway, group, [one, two])
     keys = [b"%s-%d" % (side, at) for at in range(10) for side in (EU, US)]
     produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(10) for key in keys])

@@ -135,14 +135,14 @@ def test_a_hot_key_at_the_head_with_its_member_paused(
 
 
 def test_a_member_that_never_fetches_delays_only_its_own_keys(
-    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, any_host: ShareHost
 ) -> None:
     """Scenario 8: the newcomer joins and asks for nothing; its keys wait, the others flow, and when
     it leaves its keys go to the others.
     """
     name, group = topic(partitions=1), fresh_name("idle")
-    idle = share_host.member(gateway.bootstrap, group, [name], explicit=True)
-    busy = share_host.member(gateway.bootstrap, group, [name])
+    idle = any_host.member(gateway.bootstrap, group, [name], explicit=True)
+    busy = any_host.member(gateway.bootstrap, group, [name])
     members = all_joined(gateway, group, [idle, busy])
     its, others = keys_of(members, idle.name, 50), keys_of(members, busy.name, 50)
     produce(gateway.bootstrap, name, [(key, b"%d" % at) for at in range(5) for key in its + others])

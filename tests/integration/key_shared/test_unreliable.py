@@ -73,10 +73,10 @@ def test_a_saturated_consumer_loses_records_in_order_and_counted(
     kafka: KafkaCluster,
     topic: Callable[..., str],
     fresh_name: Callable[[str], str],
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     name, group = topic(partitions=1), fresh_name("lossy")
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    member = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     produce(gateway.bootstrap, name, [(b"key-%d" % (at % 5), b"%d" % at) for at in range(20)])
     while len(member.deliveries) < 20:
         batch = member.poll_some()

@@ -106,12 +106,12 @@ def test_listed_retried_skipped(
     kafka: KafkaCluster,
     topic: Topic,
     fresh_name: Names,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     """The whole way by REST, for a group whose name is no path segment."""
     name, group = topic(), fresh_name("odd/na me?&%2F/parked")
     two_of_each(gateway, name)
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    member = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     park(member, {0, 1}, accepted=2)
     rows = parked(gateway, group)
     assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
@@ -174,14 +174,14 @@ def test_released_without_members_after_a_restart(
 
 
 def test_counted_without_members_after_a_restart(
-    gateway: GatewayProcess, topic: Topic, fresh_name: Names, share_host: ShareHost
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names, any_host: ShareHost
 ) -> None:
     """No window is in memory, and nobody asks for the records themselves: the list, the overview
     and the metric, hence its alert, know of them all the same.
     """
     name, group = topic(partitions=1), fresh_name("counted")
     two_of_each(gateway, name)
-    member = share_host.member(gateway.bootstrap, group, [name], explicit=True)
+    member = any_host.member(gateway.bootstrap, group, [name], explicit=True)
     park(member, {0, 1}, 1)
     member.close()
     gateway.restart()

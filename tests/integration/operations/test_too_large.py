@@ -30,11 +30,11 @@ def test_an_operator_skips_it(
     kafka: KafkaCluster,
     topic: Callable[..., str],
     share_group: Callable[..., str],
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     name, group = topic(partitions=1), share_group("block")
     with_a_bomb(kafka, name)
-    member = share_host.member(gateway.bootstrap, group, [name])
+    member = any_host.member(gateway.bootstrap, group, [name])
     consume_all([member], {(name, 0, 0), (name, 0, 1)})
 
     def unreadable() -> list[object]:

@@ -72,7 +72,7 @@ def test_retention_ran_past_a_committed_position(
     kafka: KafkaCluster,
     topic: Topic,
     share_group: Group,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     """All that is left of the group is its commit, and the log starts behind it: the group goes on
     at the log start, settled records behind that are settled still, and the commit moves.
@@ -85,7 +85,7 @@ def test_retention_ran_past_a_committed_position(
     place = TopicPartition(name, 0, 6)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.delete_records([place])[place].result(ANSWER_S_MAX)
-    member = share_host.member(gateway.bootstrap, group, [name])
+    member = any_host.member(gateway.bootstrap, group, [name])
     member.begin_consume()
     wait_for_committed(kafka, group, name, 0, RECORDS)
     member.end_consume()
@@ -98,12 +98,12 @@ def test_a_topic_that_is_created_anew_while_the_group_reads(
     kafka: KafkaCluster,
     topic: Topic,
     share_group: Group,
-    share_host: ShareHost,
+    any_host: ShareHost,
 ) -> None:
     """Another topic of the same name: it is read from its start, whatever was settled before."""
     name, group = topic(), share_group()
     produce(gateway.bootstrap, name, [(b"k", b"old")] * RECORDS)
-    member = share_host.member(gateway.bootstrap, group, [name])
+    member = any_host.member(gateway.bootstrap, group, [name])
     member.begin_consume()
     wait_for_committed(kafka, group, name, 0, RECORDS)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
