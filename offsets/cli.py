@@ -87,7 +87,7 @@ def status(
     watch: WatchOption = None,
     output: Output = "table",
 ) -> None:
-    """The next position of each group on every cluster, or the reason against one."""
+    """Show where each group would resume on every cluster, or why it cannot."""
     with _errors():
         decisions = commands.Decisions(load(config), cluster)
         found = commands.Status((), ())

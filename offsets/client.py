@@ -261,8 +261,8 @@ class ClusterClient:
         return {name for name, state in self.group_states().items() if state not in EMPTY_STATES}
 
     def committed(self, groups: Iterable[str]) -> dict[str, Commits]:
-        """All that each group has committed, by topic names here. Raises ClusterAway, also if that
-        is not known of one group.
+        """What each group has committed, by the topic names of this cluster. Raises ClusterAway,
+        also if one group alone cannot be asked.
         """
         found = {}
         for group, answer in self.committed_each(groups).items():

@@ -108,7 +108,7 @@ class _Followed:
 
 class Partitions:
     """The partitions of one cluster. `file` keeps their indexes over a restart. A record is read
-    within `wait_ms`. `close` it.
+    within `wait_ms`. Call `close` in the end.
     """
 
     def __init__(

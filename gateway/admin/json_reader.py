@@ -92,7 +92,7 @@ class JsonReader:
     def _more(self) -> None:
         """Twice as much each time for a value that is longer than a portion."""
         if not self._rest:
-            raise ValueError("the text has no end")
+            raise ValueError("the text is cut off")
         self._pause()
         size = max(self._portion, len(self._window) - self._at)
         self._window = self._window[self._at :] + self._decoder.decode(self._rest[:size])

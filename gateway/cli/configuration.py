@@ -39,7 +39,7 @@ _AUDIT = (
 
 @app.command("show")
 def config_show(admin: AdminOption = DEFAULT_ADMIN, output: Output = "table") -> None:
-    """Show the configuration that runs, secrets replaced by stars; as YAML, it is no table."""
+    """Show the running configuration as YAML, with stars in place of secrets."""
     answer = _asked(admin)
     print_data(answer.raw["config"], "yaml" if output == "table" else output)
 

@@ -119,8 +119,8 @@ def use_ca_file(path: Path | None) -> None:
 
 
 def _trust(*, of_context: bool) -> ssl.SSLContext | bool:
-    """`of_context`: the context's file is for this node. Ends the command if a file cannot be
-    used.
+    """`of_context`: the CA file of the context counts, as the node is the context's. Ends the
+    command if the file cannot be used.
     """
     path = _ca_file.get()
     if path is None and of_context:

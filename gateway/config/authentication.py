@@ -125,7 +125,9 @@ class AuthenticationSection(Section):
         if (Mechanism.OAUTHBEARER in self.mechanisms) != (self.oauthbearer is not None):
             raise ValueError("the option oauthbearer is for OAUTHBEARER, which needs it")
         if Mechanism.CERTIFICATE in self.mechanisms and self.session_lifetime_ms:
-            raise ValueError("session_lifetime_ms is for SASL: a certificate is shown once")
+            raise ValueError(
+                "session_lifetime_ms is for SASL: a client shows its certificate only once"
+            )
         return self
 
 

@@ -37,7 +37,7 @@ def make_archive() -> None:
             with suppress(subprocess.TimeoutExpired):
                 broker.wait(WRITING_S_MAX)
     if not part.exists():
-        raise SetupError("Java wrote no archive of classes: Kafka starts as slowly as without")
+        raise SetupError("Java wrote no archive of classes: Kafka starts slowly")
     part.replace(archive)
 
 

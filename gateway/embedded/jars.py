@@ -176,7 +176,7 @@ def shared_classes() -> tuple[str, ...]:
 
 
 def classes_of(archive: Path) -> tuple[str, ...]:
-    """Options of a JVM that starts from this archive; none if there is no such file."""
+    """The options of a JVM that starts from this archive; none if the file is not there."""
     if not archive.exists():
         return ()
     return ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}")

@@ -226,7 +226,7 @@ class KafkaCluster:
             try:
                 data.mkdir(parents=True)
             except FileExistsError as error:
-                raise SetupError(f"a Kafka has its data there already: {data}") from error
+                raise SetupError(f"{data} has the data of an earlier Kafka") from error
             (broker.directory / "log4j2.yaml").write_text(
                 _LOG4J.format(path=broker.directory / "server.log", level="WARN")
             )

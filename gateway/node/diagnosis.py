@@ -120,7 +120,7 @@ def of_modules(described: str, compiler: str | None) -> Finding:
 
 
 def of_silent_upstream(bootstrap_servers: str, reason: str) -> Iterator[Finding]:
-    """No broker told anything. The reason often names the server already."""
+    """No broker answered. Often the reason already names the server."""
     yield fault(
         "upstream",
         reason if bootstrap_servers in reason else f"{bootstrap_servers}: {reason}",

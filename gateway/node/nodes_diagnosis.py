@@ -26,8 +26,8 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class OtherNode:
-    """A live one. `rest`: its address; `rest_silence`: why it cannot be asked there; `closed`: why
-    clients that come from here do not reach it, by address.
+    """Another node that is alive. `rest`: its address; `rest_silence`: why it cannot be asked
+    there; `closed`: why clients that come from here do not reach it, by address.
     """
 
     id: str

@@ -66,7 +66,7 @@ def configured(url: str) -> RedisAddress:
 
 
 def build(running: RunningRedis) -> Part[RedisRoom]:
-    """Raises ConfigError for a URL that is none."""
+    """Raises ConfigError if the URL is not one of a Redis."""
     address = configured(running.url)
     store = RedisStore(running.url)
     client = Redis.from_pool(

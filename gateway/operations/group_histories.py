@@ -52,7 +52,7 @@ class GroupHistories:
         return stood_ms >= STOPPED_MS and growth > 0
 
     def warnings(self) -> list[str]:
-        """A line for each group that is stopped; of many, the first by name and the number."""
+        """A line for each group that stands still; of many, the first by name and their number."""
         names = sorted(name for name, topic in self._of if topic == WHOLE and self.stopped(name))
         said = [
             f"group {name} has no member, and its lag grows: {self.of(name)[-1].lag} records"

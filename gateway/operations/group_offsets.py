@@ -178,7 +178,7 @@ class GroupOffsets:
             self._not_key_shared.add(name)
 
     async def positions(self, name: str) -> dict[Partition, Position]:
-        """The positions of every partition that the group has one in. Raises StateUnavailable."""
+        """The group's positions, in every partition where it has one. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
         committed = await self._committed(name, ours_only=ours_only)
         found = dict(committed)

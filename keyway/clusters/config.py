@@ -57,7 +57,7 @@ _LEAF, _NODE = "<cluster>", "<node>"
 
 
 class Sasl(Password):
-    """The identity of Keyway's services at the cluster."""
+    """How Keyway's services log in to the cluster."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     """The SASL mechanism."""
@@ -429,7 +429,7 @@ class ClustersConfig(Section):
             if name not in names:
                 raise ValueError(f"tree: {name} is not one of the clusters")
         for name in sorted(names - set(tree.clusters)):
-            raise ValueError(f"tree: cluster {name} has no place in it, so no level")
+            raise ValueError(f"tree: cluster {name} is not in it")
         return self
 
     def checked_tree(self) -> Tree:

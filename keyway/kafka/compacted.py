@@ -220,8 +220,8 @@ class CompactedTopic:
 
 
 def consumed(consumer: Consumer, wait_s: float) -> list[Message]:
-    """Messages that are there by now, after a wait of `wait_s` at most for the first. `consume`
-    alone waits all that time unless the batch is full. Raises KafkaException.
+    """The messages that are there now; waits at most `wait_s` for the first one. `consume` by
+    itself waits all that time unless the batch is full. Raises KafkaException.
     """
     first = consumer.poll(wait_s) if wait_s else None
     rest = consumer.consume(RECORDS_AT_ONCE, 0.0)

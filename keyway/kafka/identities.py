@@ -71,8 +71,8 @@ class Identities:
             expected = self._clusters[name].cluster_id
             if expected not in (None, found):
                 raise ConfigError(
-                    f"{name} is another cluster than the file says: its id is {found}, {expected}"
-                    " is expected"
+                    f"{name} is not the cluster that the file names: its id is {found}, not"
+                    f" {expected}"
                 )
         if not self._each_another:
             return

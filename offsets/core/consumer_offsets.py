@@ -66,7 +66,7 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True)
 class MemberSeen:
-    """A member of a group of the newer kinds is there (or, `present` False, has gone)."""
+    """A member of a KIP-848 or share group is there, or, if `present` is False, has gone."""
 
     group: str
     member_id: str

@@ -139,9 +139,11 @@ def source_facts(
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The segment in which a commit stands. `done`: the highest origins before it, `coming`: the
-    lowest from there on; `last_ms`: of the last record before it, `earliest_ms` and `remaining`: of
-    those from there on.
+    """The segment that a commit falls into, on both sides of the commit.
+
+    Before it: `done`, the highest origin of each stream, and `last_ms`, the time of the last
+    record. From it on: `coming`, the lowest origin of each stream, `earliest_ms`, the earliest
+    time, and `remaining`, the number of records.
     """
 
     done: dict[Stream, int]

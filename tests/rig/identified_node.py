@@ -93,7 +93,7 @@ class Issuer:
         return jwt.encode({"alg": "RS256", "kid": "one"}, body, self.key)
 
     def for_librdkafka(self, client: str) -> tuple[str, float]:
-        """As its `oauth_cb` has to answer: the token, and when it ends."""
+        """What librdkafka's `oauth_cb` returns: the token, and when it ends."""
         return self.token(client), datetime.now(UTC).timestamp() + 600
 
     def unsigned(self, client: str) -> str:
@@ -184,7 +184,7 @@ def guarded_listener(plain: int, controller: int, guarded: int) -> dict[str, str
 
 
 def add_users(bootstrap_servers: str, passwords: Mapping[str, str]) -> None:
-    """Users of the broker, with SCRAM-SHA-512."""
+    """Creates users of the broker, with SCRAM-SHA-512."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for user, password in passwords.items():
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)

@@ -100,7 +100,7 @@ class Prometheus:
         ]
 
     def faults(self) -> list[str]:
-        """Of rules that could not be evaluated."""
+        """What Prometheus says of rules that it could not evaluate."""
         groups = self._ask("/api/v1/rules")["groups"]
         return [
             f"{rule['name']}: {rule['lastError']}"

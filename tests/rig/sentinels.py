@@ -155,7 +155,7 @@ class SentinelSite:
         return max(set(named), key=named.count) if named else 0
 
     def order_fail_over(self) -> None:
-        """As an operator, while all live."""
+        """Orders a fail-over as an operator does, while all servers are alive."""
         with self._asked(self.sentinels[0]).sentinels[0] as client:
             client.execute_command("SENTINEL", "FAILOVER", PRIMARY)
 

@@ -221,7 +221,8 @@ def read(front: str, topic: str, partitions: int = 1, *, seals: Seals = CHECKSUM
 
 
 def wait_for(front: str, topic: str, count: int, partitions: int = 1) -> list[Found]:
-    """The topic, once it has `count` records. More is left to the caller to find."""
+    """Waits until the topic has `count` records and returns all of it: the caller looks whether it
+    has too many."""
     last: list[Found] = []
 
     def arrived() -> bool:

@@ -71,7 +71,7 @@ def test_a_cluster_that_is_not_the_one_of_the_file(kafka: KafkaCluster, tmp_path
     other = {"bootstrap_servers": front, "cluster_id": "another"}
     wrong = written(tmp_path, {"bootstrap_servers": front}, other)
     assert refused(wrong, "offsets", "--cluster", "b") == (
-        f"keyway: b is another cluster than the file says: its id is {found}, another is expected"
+        f"keyway: b is not the cluster that the file names: its id is {found}, not another"
     )
 
 

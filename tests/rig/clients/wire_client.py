@@ -114,8 +114,8 @@ def fresh_member_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One partition of a ShareFetch answer. `records`: the sent ones; `acquired`: (offset, delivery
-    count) of each.
+    """One partition of a ShareFetch answer. `records`: those that were sent; `acquired`:
+    (offset, delivery count) of each.
     """
 
     error: int

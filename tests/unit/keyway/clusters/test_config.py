@@ -175,7 +175,7 @@ def test_errors_name_the_field(tmp_path: Path, old: str, new: str, fault: str) -
 
 def test_a_cluster_that_is_not_in_the_tree(tmp_path: Path) -> None:
     more = '      - {name: c4, bootstrap_servers: "127.0.0.1:4"}\n    tree:'
-    with pytest.raises(ConfigError, match="tree: cluster c4 has no place in it"):
+    with pytest.raises(ConfigError, match="tree: cluster c4 is not in it"):
         load(written(tmp_path, FILE.replace("    tree:", more)))
 
 

@@ -38,7 +38,7 @@ def test_a_wrong_id_is_refused() -> None:
     with pytest.raises(ConfigError) as raised:
         identities.look()
     assert str(raised.value) == (
-        "b is another cluster than the file says: its id is wrong, right is expected"
+        "b is not the cluster that the file names: its id is wrong, not right"
     )
 
 
@@ -63,7 +63,7 @@ def test_a_cluster_that_is_away_is_asked_again_and_no_other_one() -> None:
 
 @pytest.mark.parametrize(
     ("found", "fault"),
-    [("2", "b and c are one Kafka cluster"), ("4", "its id is 4, 3 is expected")],
+    [("2", "b and c are one Kafka cluster"), ("4", "its id is 4, not 3")],
 )
 def test_one_that_comes_back_as_another_is_refused(found: str, fault: str) -> None:
     brokers = Brokers(a="1", b="2")
