@@ -105,8 +105,6 @@ class Cluster(Section):
     """The name of a topic here."""
     group_pattern: str = "{group.id}"
     """The id of a group here."""
-    transactional_id_pattern: str = "{transactional.id}"
-    """The transactional id of a producer here."""
     subject_pattern: str = "{topic}"
     """The topic part of a subject here."""
     pattern_values: dict[str, str] = Field(default={})

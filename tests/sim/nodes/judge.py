@@ -51,10 +51,8 @@ class Judge:
         # By window: the claimer, and how often claimers took turns while nothing moved.
         self.turns: dict[WindowKey, tuple[str, int]] = {}
         self.newest: dict[WindowKey, int] = {}
-        self.refused_claims = 0
         self.disturbed_ms = timeline.now_ms  # the last fault or plan that concerns owners
         self.away_ms = 0  # Redis was away from somebody
-        self._ownerless_ms: dict[int, int] = {}
         self._next: dict[int, int] = {}  # by partition: all before are worked
 
     # ---------------------------------------------------------------------------------- consumers
@@ -114,7 +112,6 @@ class Judge:
     def claimed(self, node: str, key: WindowKey, generation: int, taken: bool) -> None:
         """By its answer's side: at the store."""
         if not taken:
-            self.refused_claims += 1
             return
         if generation < self.newest.get(key, 0):
             raise CheckFailure("Generations", f"{key}: {node} claims under {generation}")

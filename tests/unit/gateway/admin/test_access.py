@@ -25,7 +25,6 @@ from tests.rig.rest_parts import access, served, token
 from tests.rig.virtual_time import run, settle
 
 OTHER = "payments"  # a group that tokens for `orders-*` do not see
-CALLERS = ("viewer", "operator", "admin")
 
 
 def entries() -> Access:
