@@ -21,7 +21,7 @@ from keyway.terminal.watching import Click
 # name: the module whose `app` it is, the line of `keyway --help`
 GROUPS = {
     "distribute": ("spark.links.cli", "Records copied between clusters, along their tree."),
-    "offsets": ("offsets.cli", "Where groups go on on another cluster, and why not."),
+    "offsets": ("offsets.cli", "Where groups would resume on another cluster, or why they cannot."),
     "pipeline": (
         "spark.pipelines.cli",
         "Transform the records of a topic: mask, rename, drop, timestamp, filter, route.",

@@ -26,7 +26,8 @@ TOKEN_FILE_HELP = "File with the token for the node's REST. Default: KEYWAY_TOKE
 
 def with_node_options(command: Click) -> Click:
     """Adds the options that choose a node to `command` or to each command of a group; a command
-    that asks no node stays as it is."""
+    that asks no node stays as it is.
+    """
     for found in getattr(command, "commands", {}).values():
         with_node_options(found)
     names = {param.name for param in command.params}

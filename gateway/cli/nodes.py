@@ -67,7 +67,7 @@ def node_drain(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """The other nodes get all that a node owns, and it gets nothing more.
+    """Move all that a node owns to the other nodes, and give it nothing more.
 
     That ends with `keyway node undrain`, or when the node restarts.
     """
@@ -86,7 +86,7 @@ def node_undrain(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """A drained node may own virtual brokers again, and gets its part of them."""
+    """Let a drained node own virtual brokers again; it gets its part of them."""
 
     def done(found: NodeList) -> bool:
         return all(not row.moving for row in found.nodes)
