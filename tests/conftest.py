@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway.embedded import process
-from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig import quick_start
 from tests.rig.clients.java_programs import JavaPrograms, compile_programs
@@ -144,8 +144,8 @@ def topic(kafka: KafkaCluster, fresh_name: Callable[[str], str]) -> Callable[...
 
 
 @pytest.fixture(scope="session")
-def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
-    return compile_programs(kafka_libs(), tmp_path_factory.mktemp("classes"))
+def java_programs() -> JavaPrograms:
+    return compile_programs()
 
 
 @pytest.fixture(scope="session")

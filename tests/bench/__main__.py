@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gateway.compiled import version_line
-from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
+from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from gateway.embedded.process import SetupError
 from tests.bench import bars, latency
 from tests.bench.cases import CASES, KEYED, PAIRS, Bench, Case, goes_through, load_keyed, load_plain
@@ -128,7 +128,7 @@ def running(options: argparse.Namespace) -> Iterator[Bench]:
     """A broker, and a gateway in front of it, for as long as the block."""
     with tempfile.TemporaryDirectory(prefix="keyway-bench-") as folder:
         directory = Path(folder)
-        programs = compile_programs(kafka_libs(), directory / "classes")
+        programs = compile_programs()
         with KafkaCluster(1, jvm=TUNED_JVM, directory=directory / "kafka") as kafka:
             groups = [{"match": "*", "auto_offset_reset": "earliest"}]
             upstream = kafka.bootstrap_servers

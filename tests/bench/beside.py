@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from gateway.embedded.kafka import TUNED_JVM, KafkaCluster, kafka_libs
+from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from tests.bench.cases import (
     Bench,
     consumer_perf,
@@ -64,7 +64,7 @@ def both(
     kafka: KafkaCluster, checkout: Path, records: int, directory: Path
 ) -> Iterator[dict[str, Bench]]:
     with ExitStack() as stack:
-        programs = compile_programs(kafka_libs(), directory / "classes")
+        programs = compile_programs()
         upstream = kafka.bootstrap_servers
         benches = {}
         for name, tree in (("this", REPOSITORY), ("other", checkout)):

@@ -58,7 +58,7 @@ class Bench:
     @property
     def parallel(self) -> JavaPrograms:
         """Parallel Consumer, fetched and compiled with the first use."""
-        return parallel_programs(self.directory / "parallel-classes")
+        return parallel_programs()
 
     def bootstrap(self, *, through: bool) -> str:
         return self.gateway.bootstrap if through else self.kafka.bootstrap_servers

@@ -26,7 +26,7 @@ _IVY = f"""<ivy-module version="2.0">
 
 
 @cache
-def parallel_programs(classes: Path) -> JavaPrograms:
+def parallel_programs() -> JavaPrograms:
     """The bench's programs for it, compiled. Raises SetupError if the jars cannot be fetched,
     AssertionError with javac's words.
     """
@@ -36,4 +36,4 @@ def parallel_programs(classes: Path) -> JavaPrograms:
         first=f"parallel-consumer-core-{VERSION}.jar",
         failed="Parallel Consumer's jars could not be fetched from Maven Central (see {log})",
     )
-    return compile_programs(libs, classes, Path(__file__).parent / "java")
+    return compile_programs(Path(__file__).parent / "java", libs)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.crew import Crew
 from tests.chaos.judge import Verdict
 from tests.chaos.plan import FULL, Pace, plan_of
@@ -37,7 +37,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=folder, prefix="run-"))
     site = Site(directory, pace.commit_interval_ms, kafka)
-    crew = Crew(programs or compile_programs(kafka_libs(), directory / "classes"))
+    crew = Crew(programs or compile_programs())
     recoveries: list[Recovery] = []
     failed: list[int] = []
     complaints: Counter[str] = Counter()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.embedded.jars import build_dir
-from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.plan import QUICK
 from tests.chaos.site import Site, pause_ms
 from tests.rig.clients.java_programs import compile_programs
@@ -128,7 +128,7 @@ def main() -> int:
     failed: list[int] = []
     try:
         site = Site(directory, QUICK.commit_interval_ms)
-        programs = compile_programs(kafka_libs(), directory / "classes")
+        programs = compile_programs()
         with site.running(), ShareHost.librdkafka() as one, ShareHost.java(programs) as two:
             hosts = {one.kind: one, two.kind: two}
             for seed in range(options.seed, options.seed + options.rounds):

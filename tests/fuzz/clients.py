@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -20,7 +18,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from gateway.embedded.kafka import kafka_libs
 from gateway.embedded.process import wait_until
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.clients.kafka_tools import CONFIGS, CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, KafkaTools
@@ -38,10 +35,7 @@ def all_clients(bootstrap: str) -> None:
     _share_consumers(bootstrap)
     asyncio.run(_aiokafka(bootstrap))
     _described(bootstrap)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        KafkaTools(compile_programs(kafka_libs(), Path(folder))) as tools,
-    ):
+    with KafkaTools(compile_programs()) as tools:
         _tools(tools, bootstrap)
 
 

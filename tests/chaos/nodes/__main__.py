@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gateway.embedded.jars import build_dir
-from gateway.embedded.kafka import KafkaCluster, kafka_libs
+from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.judge import Verdict
 from tests.chaos.nodes.acts import Director
 from tests.chaos.nodes.load import Load
@@ -61,7 +61,7 @@ def main() -> int:
                 per_second=PER_SECOND,
             )
             director = Director(nodes, load, NAMES, SPARE, options.seed)
-            programs = compile_programs(kafka_libs(), directory / "classes")
+            programs = compile_programs()
             go = build_share_host()
             if go is None:
                 console.print("no member of franz-go: there is no Go, or its modules are away")

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.embedded.jars import kafka_libs
 from tests.conformance.records.oracle import RecordsOracle
 
 
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordsOracle]:
-    running = RecordsOracle(kafka_libs(), tmp_path_factory.mktemp("records-oracle"))
+    running = RecordsOracle(tmp_path_factory.mktemp("records-oracle") / "log")
     yield running
     running.close()

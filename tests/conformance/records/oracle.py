@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,9 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from gateway.core.wire.records import NO_PRODUCER, Compression, Producer, Record
-from gateway.embedded.jars import java
+from tests.rig.clients.java_programs import compile_programs
 
-SOURCE = Path(__file__).parent / "RecordsOracle.java"
 MAIN = "org.apache.kafka.clients.consumer.internals.RecordsOracle"
 
 
@@ -54,22 +51,11 @@ class JavaError(Exception):
 
 
 class RecordsOracle:
-    def __init__(self, libs: Path, classes: Path) -> None:
-        classes.mkdir(parents=True, exist_ok=True)
-        class_path = os.pathsep.join((str(classes), str(libs / "*")))
-        javac = shutil.which("javac")
-        assert javac is not None, "javac not found: install a JDK >= 17"
-        compiled = subprocess.run(
-            [javac, "-nowarn", "-d", str(classes), "-cp", class_path, str(SOURCE)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert compiled.returncode == 0, compiled.stderr
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
-        self._log = (classes / "oracle.log").open("w")
+    def __init__(self, log: Path) -> None:
+        programs = compile_programs(Path(__file__).parent)
+        self._log = log.open("w")
         self._process = subprocess.Popen(
-            [java(), *options, "-cp", class_path, MAIN],
+            programs.command(MAIN),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -1,9 +1,9 @@
-"""The tests' own Java programs: compiled once per run, run with the class path of the
-Kafka jars.
-"""
+"""The tests' own Java programs: compiled once, run with the class path of the Kafka jars."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.embedded.jars import shared_classes
+from gateway.embedded.jars import build_dir, kafka_libs, shared_classes
 from tests.rig.patience import patient_s
 
 SOURCES = Path(__file__).parent / "java"
@@ -70,22 +70,30 @@ class JavaPrograms:
         )
 
 
-def compile_programs(libs: Path, classes: Path, folder: Path = SOURCES) -> JavaPrograms:
-    """Compiles every program in `folder` against `libs`. Raises AssertionError with javac's own
-    words.
+def compile_programs(folder: Path = SOURCES, libs: Path | None = None) -> JavaPrograms:
+    """Every program in `folder`, compiled against `libs` (None: Kafka's). The classes are kept in
+    `build`, so that one process compiles for all. Raises AssertionError with javac's own words.
     """
+    libs = libs or kafka_libs()
     javac = shutil.which("javac")
     assert javac is not None, (
         "javac not found: install a JDK >= 17 (Debian: openjdk-17-jdk-headless)"
     )
-    classes.mkdir(parents=True, exist_ok=True)
-    sources = [str(path) for path in sorted(folder.glob("*.java"))]
-    finished = subprocess.run(
-        [javac, "-nowarn", "-d", str(classes), "-cp", str(libs / "*"), *sources],
-        capture_output=True,
-        text=True,
-        timeout=COMPILE_SECONDS_MAX,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
+    sources = sorted(folder.glob("*.java"))
+    contents = b"".join([str(libs).encode(), *(source.read_bytes() for source in sources)])
+    classes = build_dir() / "java" / hashlib.sha256(contents).hexdigest()[:16]
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    with classes.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not classes.exists():
+            part = classes.with_suffix(".part")
+            finished = subprocess.run(
+                [javac, "-nowarn", "-d", str(part), "-cp", str(libs / "*"), *map(str, sources)],
+                capture_output=True,
+                text=True,
+                timeout=COMPILE_SECONDS_MAX,
+                check=False,
+            )
+            assert finished.returncode == 0, finished.stderr
+            part.rename(classes)
     return JavaPrograms(classes, libs)
