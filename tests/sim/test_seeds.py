@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
+from functools import cache
 from random import Random
 from typing import get_args
 
@@ -11,7 +13,7 @@ import pytest
 from dispatcher.core.model import Event, Policy
 from dispatcher.core.steps import Change, Effect, Notice, Noticed
 from tests.sim.faults import Faults, draw
-from tests.sim.world import World, run
+from tests.sim.world import run
 
 CHUNK = 25
 SEEDS, DEEP_SEEDS = range(100), range(100, 250)  # make sim hunts on
@@ -30,11 +32,17 @@ TAUGHT = [
 ]
 
 
+@cache
+def seen_in(seed: int) -> Counter[str]:
+    """How often each kind of thing occurs in the seed's history."""
+    return Counter(run(seed).seen)
+
+
 @pytest.mark.parametrize("first", FIRST_ONES)
 def test_seeds(first: int) -> None:
     for seed in range(first, first + CHUNK):
         try:
-            run(seed)
+            seen_in(seed)
         except AssertionError as failure:
             raise AssertionError(
                 f"SEED={seed}: replay with python -m tests.sim {seed}"
@@ -54,11 +62,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 def test_every_event_change_effect_and_notice_occurs() -> None:
     """A simulation that never comes to a thing says nothing about it."""
-    seen: dict[str, int] = {}
-    for seed in range(50):
-        world: World = run(seed)
-        for kind, count in world.seen.items():
-            seen[kind] = seen.get(kind, 0) + count
+    seen: Counter[str] = sum(map(seen_in, range(50)), Counter())
     kinds = {kind.__name__ for union in (Event, Change, Effect) for kind in get_args(union)}
     expected = (kinds - {Noticed.__name__}) | {notice.name for notice in Notice}
     expected |= {"Recreated", "Grown", "Retuned", "Refiltered", "SetBack", "Merged"}
