@@ -24,8 +24,13 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-# Most of it is imported only by the commands that need it.
-PRELOADED = ("gateway.cli.main", "gateway.node.process", "gateway.node.diagnosis", "offsets.cli")
+# Most of it is imported only by the commands that need it. Without the second line each command
+# would import for 0.1 s that asks a node, or prints help.
+PRELOADED = (
+    *("gateway.cli.main", "gateway.node.process", "gateway.node.doctor", "offsets.cli"),
+    *("httpx", "httpcore", "rich.markdown", "rich.progress", "uvicorn.protocols.http.h11_impl"),
+    "schema_dist.cli",
+)
 PR_SET_PDEATHSIG = 1
 STREAMS = 3
 LINES_WAITING_MAX = 64
