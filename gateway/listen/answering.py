@@ -77,6 +77,10 @@ class Node(Protocol):
     @property
     def handlers(self) -> Mapping[int, Handler]: ...
     @property
+    def screened(self) -> Handler | None:
+        """Answers the requests that the screen of its rules stops."""
+
+    @property
     def counters(self) -> Counters: ...
     @property
     def tasks(self) -> asyncio.TaskGroup: ...

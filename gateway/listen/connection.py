@@ -23,6 +23,7 @@ from gateway.core.client_limits.rules import ANONYMOUS, Who
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
+    Client,
     Effect,
     Failed,
     Fault,
@@ -40,7 +41,7 @@ from gateway.core.wire.frames import (
     response_head,
 )
 from gateway.core.wire.long_bytes import LongBytes, whole
-from gateway.listen.answering import ConnectionId, Node, Request
+from gateway.listen.answering import ConnectionId, Handler, Node, Request
 from gateway.listen.authentication import SessionEnd
 from gateway.listen.bounds import AnswerRoom
 from gateway.listen.client_limits import Muting, told
@@ -153,8 +154,15 @@ class ClientConnection:
             self._end()
 
     @property
+    def client(self) -> Client:
+        return self._state.client
+
+    @property
     def producing(self) -> Producing:
-        return Producing(self.id, self._state.produces, self._state.oldest_produce_ns)
+        state = self._state
+        return Producing(
+            self.id, state.produces, state.oldest_produce_ns, state.client, state.produces_to
+        )
 
     @property
     def draining(self) -> bool:
@@ -201,6 +209,7 @@ class ClientConnection:
     def from_client(self, data: bytes) -> None:
         self.counters.bytes_from_clients += len(data)
         if self.facts.received(data):
+            self._state.client = (self.facts.host, self.facts.client_id)
             self._place()
         self._perform(self._state.from_client(data, time.monotonic_ns()))
         if self._state.collected_bytes != self._collected_bytes:
@@ -303,7 +312,7 @@ class ClientConnection:
             api_key = header.api_key
             self._own.client_id = header.client_id
             login = self.login if api_key in LOGIN_APIS else None
-            handler = self._node.handlers[api_key] if login is None else login.answer
+            handler = self._handler(api_key) if login is None else login.answer
             self.facts.answering = api_key
             # As a broker: nothing more is answered to a client that does not read its answers.
             if not self.sockets.client_takes:
@@ -337,6 +346,11 @@ class ClientConnection:
         if self._draining:
             self.drain()
         self.sockets.balance()
+
+    def _handler(self, api_key: int) -> Handler:
+        handler = self._node.handlers.get(api_key, self._node.screened)
+        assert handler is not None, f"nobody answers API {api_key}"
+        return handler
 
     def _rest_of(self, head: bytes, body: bytes | LongBytes) -> bytes:
         """The answer, or what is left of it once all but its end has been sent."""

@@ -18,7 +18,7 @@ import structlog
 
 from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topology
-from gateway.core.forwarding.effects import Rewrite, Rules
+from gateway.core.forwarding.effects import Client, Rewrite, Rules, Screen
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.repartition.hiding import Shown, hide
@@ -91,6 +91,8 @@ class Server:
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
         self._hides: Shown | None = None
+        self.screen = Screen()
+        self.screened: Handler | None = None  # answers what stops there
         self._on_metadata: list[Callable[[ConnectionId, Message], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
@@ -164,6 +166,7 @@ class Server:
             terminated=own is not None,
             login=own is not None and len(own.mechanisms) > 0,
             slots=self.settings.slots,
+            screen=self.screen,
         )
 
     def limit(self, rules: Sequence[Rule]) -> None:
@@ -181,6 +184,11 @@ class Server:
     def hide(self, shown: Shown | None) -> None:
         """From now on clients see no more partitions of these topics."""
         self._hides = shown
+
+    def look_into(self, stops: Callable[[Client, int, int, bytes], bool], answer: Handler) -> None:
+        """`answer` gets the requests that `stops`, of the APIs in `screen`."""
+        self.screen.stops = stops
+        self.screened = answer
 
     def on_metadata(self, callback: Callable[[ConnectionId, Message], None]) -> None:
         """`callback` is called with each answer of Metadata that goes to a client."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -10,11 +10,14 @@ from redis.asyncio import Redis
 from gateway.config.file import Config
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.record import Pace
+from gateway.core.repartition.screening import Screening
+from gateway.listen.authoriser import Authoriser
 from gateway.listen.build import ListenRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
 from gateway.repartition.metrics import RepartitionCollector
 from gateway.repartition.repartitions import Repartitions
+from gateway.repartition.screened_requests import ScreenedRequests
 from gateway.repartition.start_offsets import StartOffsets
 from gateway.repartition.status import warnings_of
 from gateway.repartition.steps import Steps
@@ -37,17 +40,23 @@ def build(
     operations: OperationsRoom,
     holds: Holds,
     redis: Redis,
+    now_ms: Callable[[], int],
 ) -> Part[RepartitionRoom]:
     """`holds`: the holds that its windows ask for."""
     cluster, commits, offsets = upstream.cluster, upstream.commits, operations.offsets
     section = config.repartition
     survey = Survey(cluster, commits, offsets)
+    screening = Screening()
+    authoriser = Authoriser(now_ms)
+    listen.server.on_disconnect(authoriser.connection_lost)
+    listen.server.look_into(screening.stops, ScreenedRequests(screening, authoriser).answer)
     repartitions = Repartitions(
         RepartitionTable(redis),
         cluster,
         listen.server,
         windows.windows.table,
         holds,
+        screening,
         survey,
         Steps(cluster, commits, offsets, survey, StartOffsets(cluster.settings).commit),
         Pace(

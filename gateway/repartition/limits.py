@@ -39,3 +39,8 @@ SHOWN_MAX = 1_000
 
 # A transaction of offsets, for a group that has members.
 START_OFFSETS_S_MAX = 20.0
+
+# A Fetch that finds nothing because its consumer has to wait is held for as long as it allows, but
+# no longer than this; and so long at least.
+EMPTY_FETCH_MS_MAX = 1_000
+EMPTY_FETCH_MS_MIN = 50

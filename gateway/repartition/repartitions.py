@@ -19,6 +19,7 @@ from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.plan import Plan, planned
 from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
+from gateway.core.repartition.screening import Screening
 from gateway.core.wire.schema import Message
 from gateway.listen.server import ConnectionId, Server
 from gateway.operations.errors import OperationError, StateUnavailable
@@ -70,6 +71,7 @@ class Repartitions:
         server: Server,
         windows: WindowTable,
         holds: Holds,
+        screening: Screening,
         survey: Survey,
         steps: Steps,
         pace: Pace,
@@ -83,6 +85,7 @@ class Repartitions:
         self._server = server
         self._windows = windows
         self._holds = holds
+        self._screening = screening
         self._survey = survey
         self._steps = steps
         self._pace = pace
@@ -167,7 +170,7 @@ class Repartitions:
                 "several nodes share this Redis: only a node that stands alone can go on",
             )
             return
-        if record.phase is Phase.SHOWN:
+        if record.holds:
             run.close_late_ones()
         producers = len(run.outstanding())
         said = {_ME: NodeSaid(record.version, producers, run.late.last_ms)}
@@ -246,6 +249,12 @@ class Repartitions:
             for record in self.records.values()
             if record.runs or record.phase is Phase.ABORTED
         }
+        hiding = [name for name in shown if self.records[name].shown < self.records[name].after]
+        self._screening.look_for(shown, hiding, {}, listens=False)
+        self._server.screen.apis = self._screening.apis
+        self._server.counters.apis.topics.watch(
+            {name: shown[name].topic_id for name in self.running if name in shown}
+        )
         self._server.hide(shown or None)
         self._upstream.hide(shown or None)
         self._upstream.request_refresh()

@@ -76,11 +76,17 @@ class RunningTopic:
         self.record = record
         if record.holds:
             self._holds.hold(self.topic_id, record)
-            if record.phase is Phase.SHOWN and self._adopting is None:
-                newest = max(self._server.connections, default=0)
-                self._adopting = Adopting(newest, monotonic_ms())
+            if self._adopting is None:
+                self._adopting = self._adopting_from_now()
             for window in self._old_windows():
                 self.watch(window)
+
+    def _adopting_from_now(self) -> Adopting:
+        open_now = self._server.connections
+        produced = [id_ for id_, connection in open_now.items() if connection.producing.produces]
+        return Adopting(
+            self.record.topic, max(open_now, default=0), monotonic_ms(), frozenset(produced)
+        )
 
     def end(self) -> None:
         """No record waits any more, and nothing is looked at."""
@@ -97,11 +103,12 @@ class RunningTopic:
     # ------------------------------------------------------------------------------------- adoption
 
     def served(self, connection: ConnectionId, metadata: Message) -> None:
-        if self._adopting is None or self.record.phase is not Phase.SHOWN:
+        if self._adopting is None:
             return
         for topic in metadata["Topics"]:
             if topic["Name"] == self.record.topic and len(topic["Partitions"]) >= self.record.after:
-                self._adopting.served(connection, time.monotonic_ns())
+                client = self._server.connections[connection].client
+                self._adopting.served(connection, client, time.monotonic_ns())
 
     def disconnected(self, connection: ConnectionId) -> None:
         if self._adopting is not None:
@@ -119,14 +126,19 @@ class RunningTopic:
         ]
 
     def close_late_ones(self) -> None:
-        """The time to adopt is over: they get a moment for their answers."""
-        assert self._adopting is not None
+        """The time to adopt is over: they get a moment for their answers. What one of them has
+        sent after the boundaries were taken may be late.
+        """
+        if self._adopting is None:
+            return
         late_ms = monotonic_ms() - self._adopting.since_ms - self.record.pace.adoption_ms
         if late_ms < 0:
             return
         for connection in self.outstanding():
             if not connection.draining:
                 self.closed += 1
+                if self.record.boundaries:
+                    self.late.last_ms = monotonic_ms() + self._clock_ahead_ms
                 connection.drain()
             if late_ms > CLOSE_MS:
                 connection.abort()

@@ -7,6 +7,7 @@ from gateway.core.wire.schema import Message
 # org.apache.kafka.common.acl.AclOperation codes
 READ = 3
 WRITE = 4
+DELETE = 6
 DESCRIBE = 8
 
 HEARTBEAT_VERSION = 3

@@ -11,6 +11,10 @@ from typing import Final
 
 from gateway.core.cluster.slots import Slots
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import decode_request, encode_request
+from gateway.core.wire.decode import PASSING_ROW_ELEMENTS
+from gateway.core.wire.errors import WireError
+from gateway.core.wire.frames import parse_request_header
 from gateway.core.wire.schema import Message
 
 _BROKER: Final = 4  # ConfigResource.Type
@@ -74,3 +78,20 @@ def _lists_of_brokers(key: int, body: Message) -> Iterator[tuple[Message, str]]:
         for topic in body["Topics"]:
             for assignment in topic["Assignments"] or ():
                 yield assignment, "BrokerIds"
+
+
+def configs_for_upstream(version: int, payload: bytes, slots: Slots) -> tuple[bytes, bool]:
+    """A DescribeConfigs request as upstream is to have it, and whether it asks about brokers: the
+    answer to any other shows no address. One that is malformed goes on for upstream to refuse it.
+    """
+    try:
+        body_at = parse_request_header(payload).body_at
+        message = decode_request(
+            ApiKey.DESCRIBE_CONFIGS, version, payload, body_at, PASSING_ROW_ELEMENTS
+        )
+    except WireError:
+        return payload, True
+    if named_for_upstream(ApiKey.DESCRIBE_CONFIGS, message, slots):
+        body = encode_request(ApiKey.DESCRIBE_CONFIGS, version, message)
+        return payload[:body_at] + body, True
+    return payload, any(row["ResourceType"] == _BROKER for row in message["Resources"])

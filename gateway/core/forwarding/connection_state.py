@@ -17,7 +17,17 @@ from collections import deque
 
 from gateway.core.client_limits.account import Account
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
-from gateway.core.forwarding.effects import Call, Effect, Failed, Fault, Kind, Rules, Side, Stop
+from gateway.core.forwarding.effects import (
+    Call,
+    Client,
+    Effect,
+    Failed,
+    Fault,
+    Kind,
+    Rules,
+    Side,
+    Stop,
+)
 from gateway.core.forwarding.node_endpoints import MalformedResponse
 from gateway.core.forwarding.requests import PRODUCE, Requests
 from gateway.core.forwarding.responses import Responses
@@ -63,6 +73,15 @@ class ConnectionState:
     @account.setter
     def account(self, account: Account | None) -> None:
         self._requests.account = account
+
+    @property
+    def client(self) -> Client:
+        """Who sends it, for the screen of `rules`."""
+        return self._requests.client
+
+    @client.setter
+    def client(self, client: Client) -> None:
+        self._requests.client = client
 
     @property
     def principal(self) -> str | None:
@@ -115,11 +134,17 @@ class ConnectionState:
         return self._requests.produces
 
     @property
+    def produces_to(self) -> set[str]:
+        """The topics that are watched (topic_bytes.py) and that the client has produced to."""
+        return self._requests.produces_to
+
+    @property
     def oldest_produce_ns(self) -> int | None:
         """When the oldest Produce request that is not answered was whole; 0: one may not be whole
         yet, None: there is none.
         """
-        if self._requests.mid_frame or self._requests.held_bytes:
+        requests = self._requests
+        if requests.mid_frame or requests.held_bytes or requests.handles_produce:
             return 0
         return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), None)
 

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.limits import FRAME_BYTES_MAX
+
+Client = tuple[str, str | None]  # the address of a client, and the client id it gives itself
+
+
+def _none_stops(_client: Client, _api_key: int, _version: int, _payload: bytes) -> bool:
+    return False
+
+
+class Screen:
+    """Requests that are read whole before they go upstream: those of `apis`. `stops` tells whether
+    one stops here for a handler; `payload` is the request without its size. One for all connections
+    of a node, and changed while they are open.
+    """
+
+    def __init__(self) -> None:
+        self.apis: frozenset[int] = frozenset()
+        self.stops: Callable[[Client, int, int, bytes], bool] = _none_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +38,7 @@ class Rules:
     sasl: bool = False  # upstream serves only clients that have authenticated
     login: bool = False  # the gateway itself does: before it, a client may only log in
     slots: Slots = ONE_SLOT  # of each upstream broker
+    screen: Screen = field(default_factory=Screen)
 
 
 @dataclass(frozen=True, slots=True)

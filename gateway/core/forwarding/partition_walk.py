@@ -143,6 +143,7 @@ class PartitionWalk:
 
     def __init__(self, topics: TopicBytes) -> None:
         self._counts: Final = topics
+        self.watched: Final[set[str]] = set()  # topics that are, and were produced to
         self._layout: Layout = PRODUCE_REQUESTS[0]
         self._flexible = False
         self._expect: i64 = _ASTRAY
@@ -251,6 +252,8 @@ class PartitionWalk:
         self._key = b""
         known = self._counts.by_id if self._layout.topic_ids else self._counts.by_name
         self._topic = known.get(key, self._counts.unnamed)
+        if self._topic.watched and self._layout.produced:
+            self.watched.add(self._topic.name)
         self._expect = _PARTITIONS
         return part_end
 

@@ -4,7 +4,7 @@ Only heads are read: size, API key, version, correlation id; of Produce also `ac
 request without a response must not be waited for. A walk goes along with a Produce request and
 counts its bytes by topic; the request passes in any case. DescribeConfigs is read whole
 before it goes on: only an answer about a broker shows addresses, and answers about 20,000 topics
-are long. It names upstream's broker when it goes on.
+are long. It names upstream's broker when it goes on. So is a request that a screen looks at.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Final
 
 from gateway.core.client_limits.account import Account
 from gateway.core.forwarding.api_counts import NEVER_WAITS, ApiCounts
-from gateway.core.forwarding.broker_names import named_for_upstream
+from gateway.core.forwarding.broker_names import configs_for_upstream
 from gateway.core.forwarding.effects import (
     Call,
     Chunk,
+    Client,
     Effect,
     Failed,
     Fault,
@@ -47,11 +48,6 @@ from gateway.core.limits import (
     SASL_TOKEN_BYTES_MAX,
     UNAUTHENTICATED_REQUEST_BYTES_MAX,
 )
-from gateway.core.wire.codec import decode_request, encode_request
-from gateway.core.wire.decode import PASSING_ROW_ELEMENTS
-from gateway.core.wire.errors import WireError
-from gateway.core.wire.frames import parse_request_header
-from gateway.core.wire.schema import Message
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -62,7 +58,6 @@ DESCRIBE_CONFIGS: Final = 32
 
 _SASL: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-_BROKER_RESOURCE: Final = 4  # ConfigResource.Type
 
 _PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
 
@@ -90,6 +85,7 @@ class _Collected:
     left: int
     reply: bytes | None = None
     forwarded: Call | None = None
+    screened: bool = False  # it goes on unless the screen stops it; then a handler answers
     payload: bytearray = field(default_factory=bytearray)
     whole_ns: int = 0
 
@@ -103,6 +99,7 @@ class Requests:
         self.held = False  # no request begins: upstream is asked for something else first
         self.sasl: SaslWatch | None = SaslWatch() if rules.sasl else None
         self.account: Account | None = None  # None: nothing limits this client
+        self.client: Client = ("", None)
         self.muted_until_ns = 0  # its next request waits for its account; 0: it does not
         self._rules = rules
         self._calls = calls
@@ -138,6 +135,18 @@ class Requests:
     @property
     def produces(self) -> bool:
         return self._walk is not None
+
+    @property
+    def produces_to(self) -> set[str]:
+        """Of the topics that are watched."""
+        return set() if self._walk is None else self._walk.watched
+
+    @property
+    def handles_produce(self) -> bool:
+        """Whether a handler has a Produce request, or is about to."""
+        if self._parked is not None:
+            return self._parked.api_key == PRODUCE
+        return self._answering_bytes > 0 and self._answering_api == PRODUCE
 
     @property
     def idle(self) -> bool:
@@ -272,9 +281,9 @@ class Requests:
         if self._is_local(api_key, version):
             reply = self._refusal(api_key, version, correlation_id)
             self._collect_all(_Collected(api_key, size, reply=reply), chunk)
-        elif api_key == DESCRIBE_CONFIGS or (self.sasl is not None and api_key in _SASL):
+        elif self._is_read_whole(api_key):
             call = Call(self._kind(api_key, version), api_key, version, correlation_id)
-            self._collect_all(_Collected(api_key, size, forwarded=call), chunk)
+            self._collect_forwarded(call, chunk, size)
         elif not self._begin_passing(chunk, size, api_key, version, correlation_id):
             return False
         self._first = False
@@ -301,6 +310,18 @@ class Requests:
             self._calls.append(self._passing)
         self._left = _SIZE_BYTES + size
         return True
+
+    def _collect_forwarded(self, call: Call, chunk: Chunk, size: int) -> None:
+        if call.api_key == PRODUCE and self._walk is None:
+            self._walk = PartitionWalk(self._counts.topics)  # it produces
+        screened = call.api_key in self._rules.screen.apis
+        request = _Collected(call.api_key, size, forwarded=call, screened=screened)
+        self._collect_all(request, chunk)
+
+    def _is_read_whole(self, api_key: int) -> bool:
+        if api_key in self._rules.screen.apis and self.authenticated:
+            return True
+        return api_key == DESCRIBE_CONFIGS or (self.sasl is not None and api_key in _SASL)
 
     def _must_wait(self, api_key: int) -> bool:
         """The client's account has not paid yet for what was taken before."""
@@ -387,8 +408,8 @@ class Requests:
         return Kind.REWRITE
 
     def _collect_all(self, request: _Collected, chunk: Chunk) -> None:
-        if request.left > LOCAL_REQUEST_BYTES_MAX:
-            limit = LOCAL_REQUEST_BYTES_MAX
+        limit = LOCAL_REQUEST_BYTES_MAX
+        if request.left > limit and not request.screened:
             detail = f"size={request.left} limit={limit} api_key={request.api_key}"
             raise _stop(Fault.FRAME_SIZE, detail)
         self._collecting = request
@@ -401,7 +422,7 @@ class Requests:
         if local.left == 0:
             self._collecting = None
             local.whole_ns = self._now_ns
-            if local.forwarded is not None:
+            if local.forwarded is not None and not self._screened(local, local.forwarded):
                 local.forwarded.whole_ns = self._now_ns
                 self._forward(local.forwarded, bytes(local.payload), chunk.effects)
             elif self._calls:
@@ -409,29 +430,35 @@ class Requests:
             else:
                 self._serve(local, chunk.effects)
 
+    def _screened(self, local: _Collected, call: Call) -> bool:
+        """Whether the request stops here."""
+        screen = self._rules.screen
+        if not local.screened or local.api_key not in screen.apis:
+            return False
+        return screen.stops(self.client, call.api_key, call.version, bytes(local.payload))
+
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
-        """A step of SASL, for the name in it. Or DescribeConfigs: its answer passes unread unless
-        it is about a broker, and one that is malformed goes on for upstream to refuse it.
-        """
-        if self.sasl is not None and call.api_key in _SASL:
-            self.sasl.asked(call.api_key, call.version, payload)
-            self._pass_whole(call, payload, effects)
+        if call.api_key == PRODUCE:
+            self._pass_produce(call, payload, effects)
             return
-        try:
-            body_at = parse_request_header(payload).body_at
-            message = decode_request(
-                DESCRIBE_CONFIGS, call.version, payload, body_at, PASSING_ROW_ELEMENTS
-            )
-        except WireError:
-            pass
-        else:
-            renamed = named_for_upstream(DESCRIBE_CONFIGS, message, self._rules.slots)
-            if renamed:
-                body = encode_request(DESCRIBE_CONFIGS, call.version, message)
-                payload = payload[:body_at] + body
-            elif not _asks_about_brokers(message):
+        if self.sasl is not None and call.api_key in _SASL:  # for the name in it
+            self.sasl.asked(call.api_key, call.version, payload)
+        elif call.api_key == DESCRIBE_CONFIGS:
+            payload, about_brokers = configs_for_upstream(call.version, payload, self._rules.slots)
+            if not about_brokers:
                 call.kind = Kind.PASS
         self._pass_whole(call, payload, effects)
+
+    def _pass_produce(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
+        frame = len(payload).to_bytes(_SIZE_BYTES, "big") + payload
+        acks_at = acks_at_of(frame, 0, len(frame), call.version)
+        self._begin_walk(call.version, acks_at + _SHORT.size)
+        if self._walking and self._walk is not None:
+            self._walk.feed(frame, 0, len(frame))
+        self._walking = False
+        if _SHORT.unpack_from(frame, acks_at)[0] != 0:
+            self._calls.append(call)
+        effects.append(ToUpstream(frame))
 
     def _pass_whole(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         self._calls.append(call)
@@ -470,7 +497,3 @@ def _refuse_other_protocols(first: bytes) -> None:
         raise _stop(Fault.TLS, "the client speaks TLS, this port does not")
     if first in _HTTP_VERBS:
         raise _stop(Fault.HTTP, f"verb={first.decode().strip()}")
-
-
-def _asks_about_brokers(configs: Message) -> bool:
-    return any(asked["ResourceType"] == _BROKER_RESOURCE for asked in configs["Resources"])

@@ -145,7 +145,9 @@ class Responses:
             chunk.at += _SIZE_BYTES
         elif call.kind is Kind.WALK and self._is_clean_here(call, chunk, size):
             self._left = _SIZE_BYTES + size
-        elif size > (limit := _rewritten_bytes_max(call.api_key)):
+        elif call.kind is not Kind.INJECTED and size > (
+            limit := _rewritten_bytes_max(call.api_key)
+        ):
             raise _stop(Fault.FRAME_SIZE, f"size={size} limit={limit} api_key={call.api_key}")
         else:
             self._whole_left = size

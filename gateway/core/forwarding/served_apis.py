@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.forwarding.broker_names import NAMING_BROKERS
-from gateway.core.forwarding.effects import Rules
+from gateway.core.forwarding.effects import Rules, Screen
 from gateway.core.limits import FRAME_BYTES_MAX
 from gateway.core.wire.apis import APIS, KNOWN, ApiKey
 
@@ -60,6 +60,7 @@ def rules(
     terminated: bool = False,
     login: bool = False,
     slots: Slots = ONE_SLOT,
+    screen: Screen | None = None,
 ) -> Rules:
     """`local`: the API keys that have a handler. `terminated`: SASL ends at the gateway; `login`:
     clients have to log in with it.
@@ -90,6 +91,7 @@ def rules(
         sasl=sasl,
         login=login,
         slots=slots,
+        screen=screen or Screen(),
     )
 
 

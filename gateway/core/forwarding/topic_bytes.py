@@ -26,6 +26,7 @@ class TopicTraffic:
         self.topic_id = _NO_ID  # its latest
         self.produced = 0
         self.fetched = 0
+        self.watched = False  # each connection is to know whether it has produced to it
 
 
 @final
@@ -57,6 +58,15 @@ class TopicBytes:
             self.by_id.pop(traffic.topic_id, None)
             traffic.topic_id = topic_id
             self.by_id[topic_id] = traffic
+
+    def watch(self, topics: dict[str, bytes]) -> None:
+        """From now on connections know that they produce to these topics (ids by name)."""
+        for traffic in self.by_name.values():
+            traffic.watched = False
+        for topic, topic_id in topics.items():
+            self.name(topic, topic_id)
+            traffic = self.by_name.get(topic.encode(), self.unnamed)
+            traffic.watched = traffic is not self.unnamed
 
     def take(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
         """Names with the bytes produced, and with those fetched, since the last call."""

@@ -1,17 +1,25 @@
 """Which connections of a node may still produce by the Metadata of before the new partitions.
 
-Only those that were open when the node began to show them. One of them is done with it once it was
-served Metadata with the new partitions and its requests of before that are answered, or when it is
-closed. A client asks for Metadata on any of its connections, so one that only ever produces is
-never served: it is closed when the time to adopt is over, and its client asks for Metadata then.
+A connection that was open when the node began to show them is done with it once it was served
+Metadata with the new partitions and its requests of before that are answered, or when it is closed.
+A client asks for Metadata on any of its connections, so one that only ever produces is never
+served: it is closed when the time to adopt is over, and its client asks for Metadata then.
+
+A connection that is opened later is done with it, too, as soon as another one of its client (the
+same address and client id) was served: a client that connects anew asks for Metadata. One that
+produces to the topic without that goes by what it knew before.
 
 A connection that has produced nothing holds up nobody. If it begins to, it is as the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+
+from gateway.core.repartition.limits import CLIENTS_MAX
+
+Client = tuple[str, str | None]  # address, client id
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +31,30 @@ class Producing:
     connection: int
     produces: bool
     oldest_ns: int | None
+    client: Client = ("", None)
+    topics: Collection[str] = ()  # of those that grow, what it has produced to meanwhile
 
 
 @dataclass(slots=True)
 class Adopting:
-    """`newest`: the connection that was opened last before the new partitions were shown."""
+    """`newest`: the connection that was opened last before the new partitions were shown.
+    `produced`: those that had produced by then, to whatever topic.
+    """
 
+    topic: str
     newest: int
     since_ms: int
+    produced: frozenset[int] = frozenset()
     _served_ns: dict[int, int] = field(default_factory=dict)  # by connection
+    _served: set[Client] = field(default_factory=set)
     _done: set[int] = field(default_factory=set)
 
-    def served(self, connection: int, now_ns: int) -> None:
+    def served(self, connection: int, client: Client, now_ns: int) -> None:
         """The connection was sent Metadata that shows the new partitions."""
         if connection <= self.newest:
             self._served_ns.setdefault(connection, now_ns)
+        if len(self._served) < CLIENTS_MAX:
+            self._served.add(client)
 
     def closed(self, connection: int) -> None:
         self._served_ns.pop(connection, None)
@@ -49,12 +66,12 @@ class Adopting:
         ]
 
     def _is_outstanding(self, producing: Producing) -> bool:
-        if (
-            producing.connection > self.newest
-            or not producing.produces
-            or producing.connection in self._done
-        ):
+        concerned = producing.connection in self.produced or self.topic in producing.topics
+        if not concerned or producing.connection in self._done:
             return False
+        if producing.connection > self.newest:
+            full = len(self._served) >= CLIENTS_MAX  # then it may have been served
+            return producing.client not in self._served and not full
         served_ns = self._served_ns.get(producing.connection)
         if served_ns is None:
             return True

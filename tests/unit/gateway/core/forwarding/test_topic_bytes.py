@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from gateway.core.cluster.busiest_topics import OTHER
+from gateway.core.forwarding.partition_walk import PRODUCE_REQUESTS, PartitionWalk
 from gateway.core.forwarding.topic_bytes import TopicBytes
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.codec import encode_request
 
 NO_ID = bytes(16)
 
@@ -61,3 +64,19 @@ def test_a_topic_that_is_made_again_and_again_is_bounded() -> None:
         topics.by_name[b"orders"].produced += 1
         assert list(topics.by_id) == [bytes([number]) * 16]
         assert topics.by_id[bytes([number]) * 16] is topics.by_name[b"orders"]
+
+
+def test_a_connection_knows_that_it_has_produced_to_a_watched_topic() -> None:
+    topics = TopicBytes()
+    topics.watch({"orders": b"1" * 16})
+    walk = PartitionWalk(topics)
+    for topic_id in (b"2" * 16, b"1" * 16):
+        assert walk.watched == set()
+        rows = [{"Index": 0, "Records": b"r"}]
+        body = {"Acks": 1, "TopicData": [{"TopicId": topic_id, "PartitionData": rows}]}
+        frame = encode_request(ApiKey.PRODUCE, 13, body)
+        walk.begin(PRODUCE_REQUESTS[13], 7)  # no transactional id, acks, timeout
+        walk.feed(frame, 0, len(frame))
+    assert walk.watched == {"orders"}
+    topics.watch({})
+    assert not topics.by_name[b"orders"].watched

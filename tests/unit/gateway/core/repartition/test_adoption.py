@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from gateway.core.repartition.adoption import Adopting, Producing
+from gateway.core.repartition.adoption import Adopting, Client, Producing
+
+ME: Client = ("10.0.0.1", "app")
 
 
-def test_only_those_of_before_that_produce_and_were_not_served() -> None:
-    adopting = Adopting(newest=5, since_ms=0)
-    others = [Producing(6, produces=True, oldest_ns=None), Producing(4, False, None)]
-    old = Producing(5, produces=True, oldest_ns=None)
-    assert adopting.outstanding([old, *others]) == [5]
-    adopting.served(5, now_ns=100)
-    assert adopting.outstanding([old]) == []
+def adopting(newest: int = 5) -> Adopting:
+    return Adopting("orders", newest=newest, since_ms=0, produced=frozenset({5}))
+
+
+def producing(connection: int, oldest_ns: int | None = None, *topics: str) -> Producing:
+    return Producing(connection, True, oldest_ns, ME, topics)
+
+
+def test_only_those_that_produce_and_were_not_served() -> None:
+    asked = adopting()
+    idle = Producing(4, produces=False, oldest_ns=None)
+    elsewhere = producing(3, None, "payments")
+    assert asked.outstanding([producing(5), idle, elsewhere]) == [5]
+    asked.served(5, ME, now_ns=100)
+    assert asked.outstanding([producing(5)]) == []
+
+
+def test_one_that_begins_to_produce_is_as_the_others() -> None:
+    asked = adopting()
+    assert asked.outstanding([producing(4, None, "orders")]) == [4]
+    asked.served(5, ME, now_ns=100)  # its client's, but on another connection of before
+    assert asked.outstanding([producing(4, None, "orders")]) == [4]
 
 
 def test_a_request_of_before_is_waited_for() -> None:
-    adopting = Adopting(newest=5, since_ms=0)
-    adopting.served(5, now_ns=100)
-    adopting.served(5, now_ns=900)  # again: the first time counts
+    asked = adopting()
+    asked.served(5, ME, now_ns=100)
+    asked.served(5, ME, now_ns=900)  # again: the first time counts
     for oldest_ns, outstanding in ((0, [5]), (100, [5]), (101, []), (0, [])):
-        assert adopting.outstanding([Producing(5, True, oldest_ns)]) == outstanding
-    adopting.closed(5)
-    assert adopting.outstanding([]) == []
+        assert asked.outstanding([producing(5, oldest_ns)]) == outstanding
+    asked.closed(5)
+    assert asked.outstanding([]) == []
+
+
+def test_one_that_is_opened_later_goes_by_what_its_client_was_served() -> None:
+    asked = adopting()
+    later = producing(6, None, "orders")
+    assert asked.outstanding([later, producing(7, None, "payments")]) == [6]
+    asked.served(9, ("10.0.0.1", "another"), now_ns=100)
+    assert asked.outstanding([later]) == [6]
+    asked.served(8, ME, now_ns=100)
+    assert asked.outstanding([later]) == []

@@ -1,0 +1,114 @@
+"""Which requests stop here, and what of their partitions a client sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core.repartition.consumers import Client, ConsumerEnds
+from gateway.core.repartition.hiding import ShownTopic
+from gateway.core.repartition.named_partitions import NAMING_PARTITIONS, named_in
+from gateway.core.repartition.screening import HIDDEN, Screening
+from gateway.core.wire.apis import APIS, ApiKey
+from gateway.core.wire.codec import decode_request
+from gateway.core.wire.frames import parse_request_header
+from tests.rig.wire_frames import request
+
+ME: Client = ("10.0.0.1", "app")
+TOPIC, TOPIC_ID = "orders", b"o" * 16
+SHOWN = {TOPIC: ShownTopic(TOPIC_ID, 2), "grown": ShownTopic(b"g" * 16, 4)}
+
+
+def hiding() -> Screening:
+    screening = Screening()
+    screening.look_for(SHOWN, [TOPIC], {}, listens=False)
+    return screening
+
+
+def holding() -> Screening:
+    screening = Screening()
+    ends = ConsumerEnds(frozenset({"a"}), before=2)
+    screening.look_for(SHOWN, [], {"grown": ends}, listens=True)
+    return screening
+
+
+def fetch(topic_id: bytes, partition: int) -> bytes:
+    rows = [{"Partition": 0}, {"Partition": partition}]
+    return request(ApiKey.FETCH, 17, {"Topics": [{"TopicId": topic_id, "Partitions": rows}]})[4:]
+
+
+def list_offsets(topic: str, partition: int) -> bytes:
+    rows = [{"PartitionIndex": partition}]
+    return request(ApiKey.LIST_OFFSETS, 7, {"Topics": [{"Name": topic, "Partitions": rows}]})[4:]
+
+
+def end_for(screening: Screening, key: int, version: int, payload: bytes) -> list[int | None]:
+    body = decode_request(key, version, payload, parse_request_header(payload).body_at)
+    return [screening.end_for(ME, key, named) for named in named_in(key, body)]
+
+
+def test_nothing_is_looked_at_while_nothing_grows() -> None:
+    assert Screening().apis == frozenset()
+
+
+def test_a_hidden_partition_stops_by_name_and_by_id() -> None:
+    screening = hiding()
+    assert screening.apis == NAMING_PARTITIONS
+    assert screening.stops(ME, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2))
+    assert end_for(screening, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2)) == [None, HIDDEN]
+    assert screening.stops(ME, ApiKey.LIST_OFFSETS, 7, list_offsets(TOPIC, 3))
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "payload"),
+    [
+        (ApiKey.FETCH, 17, fetch(TOPIC_ID, 1)),
+        (ApiKey.FETCH, 17, fetch(b"g" * 16, 9)),
+        (ApiKey.LIST_OFFSETS, 7, list_offsets("orders2", 3)),
+        (ApiKey.FETCH, 17, fetch(TOPIC_ID, 2)[:-3]),
+        (ApiKey.PRODUCE, 2, TOPIC_ID),
+    ],
+)
+def test_all_else_goes_on(key: int, version: int, payload: bytes) -> None:
+    """Also what cannot be read: upstream refuses it."""
+    assert not hiding().stops(ME, key, version, payload)
+
+
+def test_a_consumer_of_a_group_that_waits_sees_an_end() -> None:
+    screening = holding()
+    reading = (ApiKey.FETCH, 17, fetch(b"g" * 16, 2))
+    assert screening.stops(ME, *reading)
+    assert end_for(screening, *reading) == [None, 0]
+    produced = {"TopicData": [{"TopicId": b"g" * 16, "PartitionData": [{"Index": 3}]}]}
+    assert not screening.stops(ME, ApiKey.PRODUCE, 13, request(ApiKey.PRODUCE, 13, produced)[4:])
+    screening.ends["grown"].passed("a")
+    assert not screening.stops(ME, *reading)
+
+
+NAMING_GROUPS: list[tuple[ApiKey, dict[str, Any]]] = [
+    (ApiKey.HEARTBEAT, {"GroupId": "b"}),
+    (ApiKey.JOIN_GROUP, {"GroupId": "b"}),
+    (ApiKey.SYNC_GROUP, {"GroupId": "b"}),
+    (ApiKey.OFFSET_COMMIT, {"GroupId": "b"}),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"GroupId": "b"}),
+    (ApiKey.OFFSET_FETCH, {"Groups": [{"GroupId": "b", "Topics": None}]}),
+]
+
+
+@pytest.mark.parametrize(("key", "body"), NAMING_GROUPS)
+def test_a_group_that_a_client_names_is_its_own(key: ApiKey, body: dict[str, Any]) -> None:
+    screening = holding()
+    assert key in screening.apis
+    version = APIS[key].max_version
+    assert not screening.stops(ME, key, version, request(key, version, body)[4:])
+    assert screening.groups.of(ME) == {"b"}
+    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 2)), "it waits for nothing"
+
+
+def test_groups_are_forgotten_when_nothing_grows() -> None:
+    screening = holding()
+    screening.groups.named(ME, ["b"])
+    screening.look_for(SHOWN, [], {}, listens=False)
+    assert screening.groups.of(ME) == frozenset()
+    assert screening.apis == frozenset()
