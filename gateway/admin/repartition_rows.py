@@ -69,7 +69,10 @@ class LeftRow(Row):
 
 
 class RepartitionRow(Row):
-    """Times are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it."""
+    """Times are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it. `groups`: the
+    Key-Shared groups whose order is kept, `consumers` the plain ones; `given_up`: those of them
+    that had not committed the earlier records in time.
+    """
 
     topic: str
     before: int
@@ -83,6 +86,8 @@ class RepartitionRow(Row):
     waits_for: list[str]
     error: str | None
     groups: list[str]
+    consumers: list[str]
+    given_up: list[str]
     unordered: list[str]
     producers: list[ProducerRow]
     partitions: list[BoundaryRow]

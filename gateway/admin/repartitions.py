@@ -83,6 +83,8 @@ def _row(status: Status) -> RepartitionRow:
         waits_for=list(status.waits_for),
         error=status.error or None,
         groups=list(record.groups),
+        consumers=list(record.consumers),
+        given_up=list(status.given_up),
         unordered=list(record.unordered),
         producers=[
             ProducerRow(

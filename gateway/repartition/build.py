@@ -63,6 +63,7 @@ def build(
             adoption_ms=section.adoption_timeout_ms,
             settle_ms=section.settle_ms,
             late_ms=section.delivery_timeout_ms,
+            consumer_hold_ms=section.consumer_hold_timeout_ms,
         ),
         alone=config.nodes.id is None,
     )

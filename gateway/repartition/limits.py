@@ -40,6 +40,10 @@ SHOWN_MAX = 1_000
 # A transaction of offsets, for a group that has members.
 START_OFFSETS_S_MAX = 20.0
 
+# A plain group that has committed nothing for so long, before the end of a log: the log is looked
+# at, whether anything is there that a consumer gets.
+STANDING_MS = 2_000
+
 # A Fetch that finds nothing because its consumer has to wait is held for as long as it allows, but
 # no longer than this; and so long at least.
 EMPTY_FETCH_MS_MAX = 1_000

@@ -233,7 +233,12 @@ class Repartitions:
             self.running[topic].moved(record)
         else:
             self.running[topic] = RunningTopic(
-                record, self._upstream, self._server, self._windows, self._holds
+                record,
+                self._upstream,
+                self._server,
+                self._windows,
+                self._holds,
+                self._steps.plain_groups,
             )
             self._begun.set()
         self._show()
@@ -250,7 +255,12 @@ class Repartitions:
             if record.runs or record.phase is Phase.ABORTED
         }
         hiding = [name for name in shown if self.records[name].shown < self.records[name].after]
-        self._screening.look_for(shown, hiding, {}, listens=False)
+        ends = {
+            name: run.plain.ends
+            for name, run in self.running.items()
+            if run.plain is not None and run.record.consumers
+        }
+        self._screening.look_for(shown, hiding, ends, listens=bool(self.running))
         self._server.screen.apis = self._screening.apis
         self._server.counters.apis.topics.watch(
             {name: shown[name].topic_id for name in self.running if name in shown}

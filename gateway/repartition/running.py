@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,6 +23,7 @@ from gateway.core.repartition.record import Phase, Repartition
 from gateway.core.wire.schema import Message
 from gateway.listen.server import ClientConnection, ConnectionId, Server
 from gateway.repartition.limits import CLOSE_MS
+from gateway.repartition.plain_groups import PlainGroups
 from gateway.upstream.cluster import LATEST, READ_UNCOMMITTED, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import offsets_at_leader
@@ -52,6 +53,7 @@ class RunningTopic:
         server: Server,
         windows: WindowTable,
         holds: Holds,
+        plain_of: Callable[[Repartition], PlainGroups],
     ) -> None:
         self.record = record
         self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
@@ -67,6 +69,8 @@ class RunningTopic:
         self._holds = holds
         self._ends = LogEnds()
         self._adopting: Adopting | None = None
+        self._plain_of = plain_of
+        self.plain: PlainGroups | None = None  # of SHOWN and later
         self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
         self._clock_ahead_ms = 0  # of Redis's clock, against the monotonic one
         self.moved(record)
@@ -78,6 +82,8 @@ class RunningTopic:
             self._holds.hold(self.topic_id, record)
             if self._adopting is None:
                 self._adopting = self._adopting_from_now()
+            if self.plain is None:
+                self.plain = self._plain_of(record)
             for window in self._old_windows():
                 self.watch(window)
 
@@ -154,6 +160,8 @@ class RunningTopic:
         if self.record.phase is not Phase.SHOWN:
             await self._report()
             self._hold()
+            if self.plain is not None:
+                await self.plain.look(self.record, self._ends, self.ends, redis_ms)
 
     async def _log_ends(self) -> dict[int, int]:
         """The ends of the logs, without those whose leaders do not answer."""

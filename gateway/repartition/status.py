@@ -32,12 +32,13 @@ class Status:
     late_records: int = 0
     late_partitions: tuple[int, ...] = ()
     closed_connections: int = 0
+    given_up: tuple[str, ...] = ()  # plain groups that had not passed when their time was over
 
 
 async def status_of(repartitions: Repartitions, record: Repartition) -> Status:
     run = repartitions.running.get(record.topic)
     if run is None:
-        return Status(record)
+        return Status(record, given_up=record.given_up)
     error = run.error
     left: list[Left] = []
     if record.phase in (Phase.OPEN, Phase.DRAINING):
@@ -55,7 +56,12 @@ async def status_of(repartitions: Repartitions, record: Repartition) -> Status:
         late_records=run.late.records,
         late_partitions=tuple(sorted(run.late.by_partition)),
         closed_connections=run.closed,
+        given_up=_given_up(run),
     )
+
+
+def _given_up(run: RunningTopic) -> tuple[str, ...]:
+    return () if run.plain is None else tuple(run.plain.given_up)
 
 
 def _producers(run: RunningTopic) -> tuple[ProducerShown, ...]:
@@ -83,4 +89,9 @@ def warnings_of(repartitions: Repartitions) -> list[str]:
                 f"topic {topic!r}: {run.late.records} records came to old partitions {where} by"
                 " Metadata of before: by producers that were late, or bypass the gateway"
             )
+        found += [
+            f"topic {topic!r}: group {group!r} had not committed the earlier records in time"
+            " (repartition.consumer_hold_timeout_ms): its keys may be out of order"
+            for group in _given_up(run)
+        ]
     return found

@@ -19,8 +19,9 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import InvalidOperation, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.repartition.limits import CREATE_MS_MAX
+from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.running import RunningTopic
-from gateway.repartition.survey import Leaders, Survey, leaders_of
+from gateway.repartition.survey import GroupsOf, Leaders, Survey, leaders_of
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commit, Commits
 
@@ -51,7 +52,12 @@ class Steps:
                 return record.moved(move)
             case Move.SHOW:
                 groups = await self._before_shown(record)
-                return record.moved(move, groups=groups, shown_ms=now_ms)
+                return record.moved(
+                    move,
+                    groups=_with_order(groups.ordered, record),
+                    consumers=_with_order(groups.others, record),
+                    shown_ms=now_ms,
+                )
             case Move.OPEN:
                 ends = await self._old_ends(run, now_ms)
                 return record.moved(move, boundaries=ends, opened_ms=now_ms)
@@ -59,9 +65,13 @@ class Steps:
                 ends = await self._old_ends(run, now_ms)
                 return record.moved(move, boundaries=ends, raised_ms=now_ms)
             case Move.FINISH:
-                return record.moved(move, finished_ms=now_ms)
+                given_up = () if run.plain is None else tuple(run.plain.given_up)
+                return record.moved(move, finished_ms=now_ms, given_up=given_up)
             case Move.ABORT:
                 raise AssertionError("an operator's")
+
+    def plain_groups(self, record: Repartition) -> PlainGroups:
+        return PlainGroups(record, self.commits, self.survey)
 
     async def there(self, record: Repartition) -> Leaders:
         found = await leaders_of(self.upstream, record.topic)
@@ -88,7 +98,7 @@ class Steps:
             code = ErrorCode(row["ErrorCode"]).name
             raise StateUnavailable(f"CreatePartitions: {code} {row['ErrorMessage'] or ''}".rstrip())
 
-    async def _before_shown(self, record: Repartition) -> tuple[str, ...]:
+    async def _before_shown(self, record: Repartition) -> GroupsOf:
         """Groups start at the new partitions' first record, whatever their reset policy says."""
         leaders = (await self.there(record)).leaders
         missing = [partition for partition in range(record.after) if leaders.get(partition, -1) < 0]
@@ -97,7 +107,7 @@ class Steps:
         groups = await self.survey.groups(record.topic)
         for group in (*groups.ordered, *groups.unreliable, *groups.others):
             await self._start_at_first(group, record)
-        return tuple(group for group in groups.ordered if group not in record.unordered)
+        return groups
 
     async def _start_at_first(self, group: str, record: Repartition) -> None:
         committed = await self.commits.fetch_all(group)
@@ -129,7 +139,7 @@ class Steps:
         found: list[Left] = []
         for group in run.record.groups:
             found += await self._left_of(run, group)
-        return found
+        return found + ([] if run.plain is None else run.plain.left(run.record))
 
     async def _left_of(self, run: RunningTopic, group: str) -> Iterable[Left]:
         record = run.record
@@ -155,6 +165,10 @@ class Steps:
                 offsets = max(0, record.boundaries[partition] - position.offset)
                 known.append(Left(group, partition, offsets))
         return known
+
+
+def _with_order(groups: Iterable[str], record: Repartition) -> tuple[str, ...]:
+    return tuple(group for group in groups if group not in record.unordered)
 
 
 def aborted_before(record: Repartition | None) -> int | None:

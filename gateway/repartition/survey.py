@@ -14,6 +14,7 @@ from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, FetchPosition
 from gateway.core.repartition.partitioners import Shown, shown_by
 from gateway.core.repartition.plan import TopicFacts
+from gateway.core.repartition.record import Repartition
 from gateway.core.share.listing import may_be_ours
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -22,13 +23,19 @@ from gateway.core.wire.schema import Message
 from gateway.operations.errors import PartitionUnknown, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.reading.record_times import TIMES_LANE
-from gateway.reading.refetch import fetched
+from gateway.reading.refetch import committed_of, fetched
 from gateway.repartition.limits import (
     GROUPS_ASKED_AT_ONCE,
     SAMPLED_OFFSETS,
     SAMPLED_PARTITIONS_MAX,
 )
-from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Upstream
+from gateway.upstream.cluster import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Upstream,
+)
 from gateway.upstream.commits import Commits
 from gateway.upstream.configs import topic_config
 from gateway.upstream.errors import Refused, UpstreamError
@@ -126,6 +133,31 @@ class Survey:
             return []
         keys = (key for batch in scan.batches for key in batch.keys)
         return [key for key in keys if key is not None][-SAMPLED_OFFSETS:]
+
+    async def first_record(self, record: Repartition, partition: int, position: int) -> int:
+        """The offset of the first record at or behind `position` that a consumer gets, as far as
+        one fetch reads; else where that ends. Raises UpstreamError.
+        """
+        topic = self.upstream.topology.topics.get(record.topic)
+        if topic is None or partition not in topic.partitions:
+            return position
+        tp = TopicPartition(record.topic, bytes.fromhex(record.topic_id), partition)
+        fetch = Fetch(READ_COMMITTED, 0, (FetchPosition(Source(tp, READ_COMMITTED), position),))
+        leader = topic.partitions[partition].leader
+        answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]
+        if answer["ErrorCode"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return max(position, await self.upstream.list_offset(tp, EARLIEST))
+        scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
+        try:
+            while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
+                pass
+        except CorruptBatch:
+            return position
+        for batch in committed_of(scan.batches, answer, READ_COMMITTED):
+            found = next((offset for offset in batch.offsets if offset >= position), None)
+            if found is not None:
+                return found
+        return max((batch.last_offset + 1 for batch in scan.batches), default=position)
 
     # ----------------------------------------------------------------------------------- its groups
 

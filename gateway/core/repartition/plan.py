@@ -47,6 +47,7 @@ def planned(
     the operator gives up.
     """
     before = facts.partitions
+    consumers = tuple(group for group in facts.other_groups if group not in unordered)
     if known is not None and known.phase is Phase.ABORTED:
         before = known.before
     others = (*facts.other_groups, *facts.unreliable_groups)
@@ -64,8 +65,8 @@ def planned(
         before=before,
         after=after,
         partitioner=facts.shown.partitioner,
-        ordered_groups=facts.ordered_groups,
-        unordered_groups=others,
+        ordered_groups=(*facts.ordered_groups, *consumers),
+        unordered_groups=tuple(group for group in others if group not in consumers),
         refusals=tuple(refusals),
         warnings=_warnings(facts, before),
     )
@@ -111,21 +112,17 @@ def _refused_topic(facts: TopicFacts) -> list[str]:
 
 
 def _refused_groups(facts: TopicFacts, unordered: Collection[str]) -> list[str]:
-    kinds = [
-        *((group, "no Key-Shared group") for group in facts.other_groups),
-        *((group, "unreliable") for group in facts.unreliable_groups),
-    ]
     return [
-        f"group {group} is {kind}: the order of its keys is not kept"
-        for group, kind in kinds
+        f"group {group} is unreliable: the order of its keys is not kept"
+        for group in facts.unreliable_groups
         if group not in unordered
     ]
 
 
 def _warnings(facts: TopicFacts, before: int) -> tuple[str, ...]:
     found = [
-        "consumers without a committed position (assigned partitions, Spark) are not seen here:"
-        " the order of their keys is not kept"
+        "consumers that commit no position (Spark, assigned partitions) are not seen here: the"
+        " order of their keys is not kept"
     ]
     if facts.shown.partitioner is None and not facts.shown.strays:
         why = "it has one partition" if before == 1 else "it has no records with a key"

@@ -70,6 +70,7 @@ class Pace:
     adoption_ms: int  # producers may ask for Metadata by themselves; then they are disconnected
     settle_ms: int  # a producer's late records arrive so soon after its first ones elsewhere
     late_ms: int  # no record of an older routing comes so long after OPEN
+    consumer_hold_ms: int = 3_600_000  # consumer groups are waited for so long after SHOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,8 @@ class Repartition:
     finished_ms: int = 0
     boundaries: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()  # Key-Shared groups that had a position in the topic when SHOWN
+    consumers: tuple[str, ...] = ()  # plain groups, classic or KIP-848, that had one then
+    given_up: tuple[str, ...] = ()  # those of them that had not passed when their time was over
     unordered: tuple[str, ...] = ()  # groups whose order across the cut nobody keeps
 
     def moved(self, move: Move, **facts: Any) -> Repartition:  # noqa: ANN401 - fields of this
@@ -132,6 +135,8 @@ def from_text(text: str | bytes) -> Repartition:
             "pace": Pace(**fields["pace"]),
             "boundaries": tuple(fields["boundaries"]),
             "groups": tuple(fields["groups"]),
+            "consumers": tuple(fields.get("consumers", ())),
+            "given_up": tuple(fields.get("given_up", ())),
             "unordered": tuple(fields["unordered"]),
         }
     )

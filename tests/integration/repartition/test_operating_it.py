@@ -16,6 +16,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
+from tests.integration.repartition.partition_codes import codes_about
 from tests.integration.repartition.test_growing import (
     QUICK,
     node,
@@ -26,7 +27,7 @@ from tests.integration.repartition.test_growing import (
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.kafka import produce
+from tests.rig.kafka import log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.patience import wait_until
 
@@ -94,6 +95,10 @@ def test_partitions_stay_hidden_until_they_are_shown(
     )
     with among_several as one:  # it makes no step
         assert shown(one.bootstrap, name) == {0, 1}
+        codes = codes_about(one.bootstrap, name, row["TopicId"], 2)
+        assert codes == codes_about(kafka.bootstrap_servers, name, row["TopicId"], 9)
+        assert {tuple(each) for each in codes.values()} == {(0, 3)}
+        assert log_end(kafka.bootstrap_servers, name, 2) == 0
         refused, problem = rest(
             one, "/v1/repartitions", {"topic": name, "partitions": 4, "execute": True}
         )
@@ -166,10 +171,8 @@ def test_groups_that_start_at_the_end_get_the_first_record(
         wait_until(got_an_old_one, what="the plain group at the end", deadline_s=30)
         consumer.commit(asynchronous=False)
         member.poll_some()
-        refusals = repartition(node, name, partitions=4)["refusals"]
-        assert refusals == [
-            f"group {plain} is no Key-Shared group: the order of its keys is not kept"
-        ]
+        plan = repartition(node, name, partitions=4)
+        assert (plan["refusals"], plan["ordered_groups"]) == ([], [shared, plain])
         repartition(node, name, partitions=4, unordered=[plain], execute=True)
         wait_for_phase(node, name, "shown", "open")
         produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=MURMUR2)

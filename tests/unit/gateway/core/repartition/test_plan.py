@@ -49,7 +49,6 @@ def test_a_multiple_is_planned() -> None:
         (replace(FACTS, name="app-store-changelog"), 8, "Streams"),
         (replace(FACTS, compacted=True), 8, "compacted"),
         (replace(FACTS, shown=Shown(None, 9, ((2, b"k"),))), 8, "another partitioner"),
-        (replace(FACTS, other_groups=("audit",)), 8, "no Key-Shared group"),
         (replace(FACTS, unreliable_groups=("live",)), 8, "unreliable"),
     ],
 )
@@ -59,8 +58,16 @@ def test_it_is_refused_with_a_reason(facts: TopicFacts, after: int, reason: str)
     assert reason in refusals[0]
 
 
-def test_an_operator_may_give_up_the_order_of_other_groups() -> None:
-    facts = replace(FACTS, other_groups=("audit",))
+def test_the_order_of_consumer_groups_is_kept_but_for_those_that_give_it_up() -> None:
+    facts = replace(FACTS, other_groups=("audit", "mail"))
+    plan = planned(facts, 8, None, ["audit"])
+    assert not plan.refusals
+    assert plan.ordered_groups == ("billing", "mail")
+    assert plan.unordered_groups == ("audit",)
+
+
+def test_an_operator_may_give_up_the_order_of_unreliable_groups() -> None:
+    facts = replace(FACTS, unreliable_groups=("audit",))
     assert not planned(facts, 8, None, ["audit"]).refusals
     assert "no position" in planned(facts, 8, None, ["audit", "nobody"]).refusals[0]
 

@@ -1,0 +1,94 @@
+"""Consumers of plain groups while their topic grows: in order, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from tests.integration.repartition.test_growing import node, repartition, status, wait_for_phase
+from tests.rig.clients.java_programs import JavaPrograms
+from tests.rig.clients.keyed_producers import KeyedProducer
+from tests.rig.clients.plain_consumers import (
+    PlainConsumer,
+    assert_each_after_the_one_before,
+    consumed_by,
+)
+from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.patience import wait_until
+
+__all__ = ["node"]
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(DIRECT, reason="Kafka itself does not keep the order"),
+]
+MURMUR2, IDEMPOTENT = "partitioner=murmur2_random", "enable.idempotence=true"
+
+
+@pytest.mark.deep
+def test_three_kinds_of_slow_consumers(
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    java_programs: JavaPrograms,
+) -> None:
+    """4 to 8, two members a group: a key's old and new partition may be with different ones."""
+    name, front = topic(partitions=4), node.bootstrap
+    java, classic, consumer = (fresh_name(kind) for kind in ("java", "classic", "consumer"))
+    groups = {
+        java: [PlainConsumer.java(java_programs, front, name, java, 100) for _ in range(2)],
+        classic: [PlainConsumer.librdkafka(front, name, classic, 300) for _ in range(2)],
+        consumer: [
+            PlainConsumer.librdkafka(front, name, consumer, 100, "group.protocol=consumer")
+            for _ in range(2)
+        ],
+    }
+    producers = [
+        KeyedProducer.librdkafka(front, name, 0, 60, 80, MURMUR2, IDEMPOTENT),
+        KeyedProducer.java(java_programs, front, name, 60, 60, 80),
+    ]
+    try:
+        wait_until(
+            lambda: all(
+                {each.partition for each in consumed_by(members)} == {0, 1, 2, 3}
+                for members in groups.values()
+            ),
+            what="records of each partition",
+            deadline_s=60,
+        )
+        plan = repartition(node, name, partitions=8)
+        assert plan["refusals"] == []
+        assert plan["ordered_groups"] == sorted(groups)
+        repartition(node, name, partitions=8, execute=True)
+        wait_for_phase(node, name, "open")
+        wait_until(
+            lambda: all(
+                {each.partition for each in consumed_by(members)} == set(range(8))
+                for members in groups.values()
+            ),
+            what="records of new partitions before the end",
+            deadline_s=60,
+        )
+        wait_for_phase(node, name, "draining", "finished")
+        sent: dict[str, int] = {}
+        for producer in producers:
+            sent |= producer.end()
+        wait_until(
+            lambda: all(_has_all(members, sent) for members in groups.values()),
+            what="all records",
+            deadline_s=60,
+        )
+        wait_for_phase(node, name, "finished")
+        assert status(node, name)["given_up"] == []
+    finally:
+        for producer in producers:
+            producer.kill()
+        for member in [member for members in groups.values() for member in members]:
+            member.end()
+    for members in groups.values():
+        assert_each_after_the_one_before(consumed_by(members), sent)
+
+
+def _has_all(members: Iterable[PlainConsumer], sent: Mapping[str, int]) -> bool:
+    return len({(each.key, each.number) for each in consumed_by(members)}) == sum(sent.values())
