@@ -40,6 +40,11 @@ CAMPAIGNS = {
         ("-m", "tests.chaos.rolling"),
         "tests/integration/crashes/test_rolling_restart.py",
     ),
+    "repartition": Campaign(
+        "a topic grows while its gateway is killed (--rounds n, --seed n of the first)",
+        ("-m", "tests.chaos.repartition"),
+        "tests/integration/repartition/test_rounds.py",
+    ),
     "nodes": Campaign(
         "three nodes, restarted, killed, frozen, cut off, added (--acts kill,rolling --rounds n)",
         ("-m", "tests.chaos.nodes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -26,28 +26,51 @@ pytestmark = [
 MURMUR2, IDEMPOTENT = "partitioner=murmur2_random", "enable.idempotence=true"
 
 
+PROTOCOLS = ("classic", "consumer")
+
+
 @pytest.mark.deep
-def test_three_kinds_of_slow_consumers(
+def test_librdkafka(
+    node: GatewayProcess, topic: Callable[..., str], fresh_name: Callable[[str], str]
+) -> None:
+    name, front = topic(partitions=4), node.bootstrap
+    groups = {
+        (group := fresh_name(protocol)): [
+            PlainConsumer.librdkafka(front, name, group, 200, f"group.protocol={protocol}")
+            for _ in range(2)
+        ]
+        for protocol in PROTOCOLS
+    }
+    producers = [KeyedProducer.librdkafka(front, name, 0, 100, 100, MURMUR2, IDEMPOTENT)]
+    grow_under_load(node, name, groups, producers)
+
+
+@pytest.mark.deep
+def test_java(
     node: GatewayProcess,
     topic: Callable[..., str],
     fresh_name: Callable[[str], str],
     java_programs: JavaPrograms,
 ) -> None:
-    """4 to 8, two members a group: a key's old and new partition may be with different ones."""
     name, front = topic(partitions=4), node.bootstrap
-    java, classic, consumer = (fresh_name(kind) for kind in ("java", "classic", "consumer"))
     groups = {
-        java: [PlainConsumer.java(java_programs, front, name, java, 100) for _ in range(2)],
-        classic: [PlainConsumer.librdkafka(front, name, classic, 300) for _ in range(2)],
-        consumer: [
-            PlainConsumer.librdkafka(front, name, consumer, 100, "group.protocol=consumer")
+        (group := fresh_name(protocol)): [
+            PlainConsumer.java(java_programs, front, name, group, 200, f"group.protocol={protocol}")
             for _ in range(2)
-        ],
+        ]
+        for protocol in PROTOCOLS
     }
-    producers = [
-        KeyedProducer.librdkafka(front, name, 0, 60, 80, MURMUR2, IDEMPOTENT),
-        KeyedProducer.java(java_programs, front, name, 60, 60, 80),
-    ]
+    producers = [KeyedProducer.java(java_programs, front, name, 0, 100, 100)]
+    grow_under_load(node, name, groups, producers)
+
+
+def grow_under_load(
+    node: GatewayProcess,
+    name: str,
+    groups: Mapping[str, Sequence[PlainConsumer]],
+    producers: Sequence[KeyedProducer],
+) -> None:
+    """4 to 8, two members a group: a key's old and new partition may be with different ones."""
     try:
         wait_until(
             lambda: all(

@@ -70,15 +70,18 @@ class PlainConsumer:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self._reading.join()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            came_ns, done_ns, partition, key, number = line.split()
-            self.consumed.append(
-                Consumed(int(came_ns), int(done_ns), int(partition), key, int(number))
-            )
+        with self.process.stdout as lines:
+            for line in lines:
+                came_ns, done_ns, partition, key, number = line.split()
+                self.consumed.append(
+                    Consumed(int(came_ns), int(done_ns), int(partition), key, int(number))
+                )
 
 
 def consumed_by(members: Iterable[PlainConsumer]) -> list[Consumed]:
