@@ -74,7 +74,15 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     )
     acts = operations.build(config, cluster.room, groups.room, reader.room, window.room, now_ms)
     growth = repartition.build(
-        config, cluster.room, server.room, window.room, acts.room, holds, redis.room.client, now_ms
+        config,
+        cluster.room,
+        server.room,
+        nodes.room,
+        window.room,
+        acts.room,
+        holds,
+        redis.room.client,
+        now_ms,
     )
     apis = handlers.build(
         cluster.room, server.room, reader.room, owners, groups.room, window.room, acts.room, now_ms

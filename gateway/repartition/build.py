@@ -15,6 +15,7 @@ from gateway.listen.authoriser import Authoriser
 from gateway.listen.build import ListenRoom
 from gateway.operations.build import OperationsRoom
 from gateway.part import Part
+from gateway.repartition.company import Company
 from gateway.repartition.metrics import RepartitionCollector
 from gateway.repartition.repartitions import Repartitions
 from gateway.repartition.screened_requests import ScreenedRequests
@@ -23,6 +24,7 @@ from gateway.repartition.status import warnings_of
 from gateway.repartition.steps import Steps
 from gateway.repartition.survey import Survey
 from gateway.repartition.table import RepartitionTable
+from gateway.routing.build import RoutingRoom
 from gateway.upstream.build import UpstreamRoom
 from gateway.windows.build import WindowsRoom
 
@@ -36,6 +38,7 @@ def build(
     config: Config,
     upstream: UpstreamRoom,
     listen: ListenRoom,
+    nodes: RoutingRoom,
     windows: WindowsRoom,
     operations: OperationsRoom,
     holds: Holds,
@@ -65,7 +68,7 @@ def build(
             late_ms=section.delivery_timeout_ms,
             consumer_hold_ms=section.consumer_hold_timeout_ms,
         ),
-        alone=config.nodes.id is None,
+        Company(nodes.shared, nodes.told),
     )
 
     async def load() -> None:

@@ -18,6 +18,11 @@ CLOSE_MS = 5_000
 TABLE_S_MAX = 5.0
 LOAD_AGAIN_S = 0.5
 
+# Among several nodes: what others have begun is seen so soon.
+FOLLOW_S = 1.0
+# Reports of windows, for other nodes; each look writes them anew.
+REPORTS_MS = 600_000
+
 # Each looks at its logs several times a second.
 RUNNING_MAX = 8
 

@@ -1,5 +1,5 @@
-"""All repartitions of a node that stands alone: each step when its time has come, and what
-operators ask.
+"""All repartitions that a node takes part in: each step when its time has come, and what operators
+ask. Of several nodes all look and act by the records; one takes the steps (company.py).
 
 While none runs, this waits for one to begin. Clients are shown what the records say, from before
 the first of them comes.
@@ -23,7 +23,9 @@ from gateway.core.repartition.screening import Screening
 from gateway.core.wire.schema import Message
 from gateway.listen.server import ConnectionId, Server
 from gateway.operations.errors import OperationError, StateUnavailable
+from gateway.repartition.company import Company
 from gateway.repartition.limits import (
+    FOLLOW_S,
     GONE_LOOK_S,
     LEFT_MS,
     LOAD_AGAIN_S,
@@ -34,15 +36,13 @@ from gateway.repartition.limits import (
 from gateway.repartition.running import RunningTopic, monotonic_ms
 from gateway.repartition.steps import Steps, TopicGone, aborted_before, begun
 from gateway.repartition.survey import Survey
-from gateway.repartition.table import RepartitionTable
+from gateway.repartition.table import RepartitionTable, Reports
 from gateway.routing.lost_cancel import cancelled
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.table import WindowTable
 
 log = structlog.get_logger("keyway.repartition")
-
-_ME = "this node"
 
 
 class NotNow(OperationError):
@@ -75,8 +75,7 @@ class Repartitions:
         survey: Survey,
         steps: Steps,
         pace: Pace,
-        *,
-        alone: bool,
+        company: Company,
     ) -> None:
         self.records: dict[str, Repartition] = {}  # by topic, also repartitions that are over
         self.running: dict[str, RunningTopic] = {}
@@ -89,7 +88,8 @@ class Repartitions:
         self._survey = survey
         self._steps = steps
         self._pace = pace
-        self._alone = alone
+        self._company = company
+        company.tell(lambda: {topic: run.said for topic, run in self.running.items()})
         self._begun = asyncio.Event()
         self._acting = asyncio.Lock()  # a step, or an operator
         self._rests: dict[str, _Rest] = {}
@@ -120,6 +120,7 @@ class Repartitions:
                 await self._rest()
             else:
                 began_ms = monotonic_ms()
+                await self._follow()
                 for run in list(self.running.values()):
                     await self._turn(run)
                 took_ms = monotonic_ms() - began_ms
@@ -127,12 +128,44 @@ class Repartitions:
 
     async def _rest(self) -> None:
         self._begun.clear()
-        try:
-            async with asyncio.timeout(GONE_LOOK_S):
-                await self._begun.wait()
-        except TimeoutError:
+        until_ms = monotonic_ms() + GONE_LOOK_S * 1000
+        alone = self._company.shared is None
+        while monotonic_ms() < until_ms and not self.running:
+            try:
+                async with asyncio.timeout(GONE_LOOK_S if alone else FOLLOW_S):
+                    await self._begun.wait()
+            except TimeoutError:
+                await self._follow()
+        if not self.running:
             for record in list(self.records.values()):
                 await self._look_for(record)
+
+    async def _follow(self) -> None:
+        """Acts by what other nodes have written. What is missing in Redis is written again, if its
+        topic is still there.
+        """
+        if self._company.shared is None:
+            return
+        async with self._acting:
+            try:
+                records = await self._table.load()
+            except StateUnavailable as away:
+                log.info("repartitions_not_followed", reason=str(away))
+                return
+            for topic, record in records.items():
+                if record != self.records.get(topic):
+                    self._apply(record)
+            for topic in self.records.keys() - records.keys():
+                await self._missing(self.records[topic])
+
+    async def _missing(self, record: Repartition) -> None:
+        try:
+            await self._steps.there(record)
+            await self._table.put(record.topic, 0, record)
+        except TopicGone:
+            self._drop(record)
+        except (UpstreamError, StateUnavailable) as away:
+            log.info("repartition_not_written_again", topic=record.topic, reason=str(away))
 
     async def _look_for(self, record: Repartition) -> None:
         """Nothing is kept of a topic that is gone."""
@@ -162,20 +195,18 @@ class Repartitions:
 
     async def _step(self, run: RunningTopic) -> None:
         record = run.record
-        now_ms = await self._table.now_ms()
+        await run.clock.ask(self._table)
         if record.holds:
-            await run.look(now_ms)
-        if not self._alone:
-            run.reasons = (
-                "several nodes share this Redis: only a node that stands alone can go on",
-            )
-            return
-        if record.holds:
+            await run.look()
             run.close_late_ones()
-        producers = len(run.outstanding())
-        said = {_ME: NodeSaid(record.version, producers, run.late.last_ms)}
+        run.said = NodeSaid(record.version, len(run.outstanding()), run.late.last_ms)
+        if not self._company.leads():
+            run.reasons = (f"node {self._company.leader} takes the steps",)
+            return
+        said = self._company.said(record.topic, run.said)
         left = await self.left(run, LEFT_MS) if record.phase is Phase.DRAINING else []
-        following = next_step(record, said, said, left, now_ms)
+        now_ms = run.clock.earliest_ms()
+        following = next_step(record, self._company.live, said, left, now_ms)
         run.reasons = following.reasons
         if following.move is not None:
             await self._put(await self._steps.make(following.move, run, now_ms), record)
@@ -217,6 +248,9 @@ class Repartitions:
         except StateUnavailable as away:
             log.info("repartition_not_forgotten", topic=record.topic, reason=str(away))
             return
+        self._drop(record)
+
+    def _drop(self, record: Repartition) -> None:
         log.info("repartition_topic_gone", topic=record.topic)
         self.records.pop(record.topic, None)
         self._end(record.topic)
@@ -239,6 +273,7 @@ class Repartitions:
                 self._windows,
                 self._holds,
                 self._steps.plain_groups,
+                self._share,
             )
             self._begun.set()
         self._show()
@@ -268,6 +303,11 @@ class Repartitions:
         self._server.hide(shown or None)
         self._upstream.hide(shown or None)
         self._upstream.request_refresh()
+
+    async def _share(self, topic_id: str, reports: Reports) -> Reports:
+        if self._company.shared is None:
+            return reports
+        return await self._table.share_reports(topic_id, reports)
 
     # ---------------------------------------------------------------------------------------- heard
 
@@ -299,10 +339,6 @@ class Repartitions:
         facts = await self._survey.facts(topic, aborted_before(known))
         plan = planned(facts, after, known, unordered)
         refusals = list(plan.refusals)
-        if not self._alone:
-            refusals.append(
-                "several nodes share this Redis: only a node that stands alone can do it"
-            )
         if len(self.running) >= RUNNING_MAX and topic not in self.running:
             refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
         return replace(plan, refusals=tuple(refusals)), facts.topic_id

@@ -1,6 +1,7 @@
 """A repartition while it runs, on this node: who has adopted it, what waits, what comes late.
 
-All times here are the monotonic clock of the process, but `late_ms`, which is Redis's.
+Times that nodes compare are Redis's clock: looks, reports, late records. All others are the
+monotonic clock of the process.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,11 +20,13 @@ from gateway.core.reading.fetching import ReadResult
 from gateway.core.repartition.adoption import Adopting
 from gateway.core.repartition.holding import LogEnds, Look, Report, hold_for, moves, report_of
 from gateway.core.repartition.holds import Holds
+from gateway.core.repartition.progress import NodeSaid
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.core.wire.schema import Message
 from gateway.listen.server import ClientConnection, ConnectionId, Server
 from gateway.repartition.limits import CLOSE_MS
 from gateway.repartition.plain_groups import PlainGroups
+from gateway.repartition.table import RepartitionTable, Reports
 from gateway.upstream.cluster import LATEST, READ_UNCOMMITTED, Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import offsets_at_leader
@@ -32,6 +35,31 @@ from gateway.windows.table import WindowTable
 from gateway.windows.tickets import Answered
 from gateway.windows.window import Window
 from gateway.windows.window_keys import topic_id_text
+
+Share = Callable[[str, Reports], Awaitable[Reports]]  # of a topic id; with those of other nodes
+
+
+@dataclass(slots=True)
+class RedisClock:
+    """Redis's clock as this node knows it, in ms: it was told it between two moments of its own."""
+
+    told_ms: int = 0
+    asked_ms: int = 0
+    answered_ms: int = 0
+
+    async def ask(self, table: RepartitionTable) -> None:
+        """Raises StateUnavailable."""
+        asked_ms = monotonic_ms()
+        told_ms = await table.now_ms()
+        self.told_ms, self.asked_ms, self.answered_ms = told_ms, asked_ms, monotonic_ms()
+
+    def earliest_ms(self) -> int:
+        """It is this now, or later."""
+        return self.told_ms + monotonic_ms() - self.answered_ms
+
+    def latest_ms(self) -> int:
+        """It is this now, or earlier."""
+        return self.told_ms + monotonic_ms() - self.asked_ms
 
 
 @dataclass(slots=True)
@@ -54,6 +82,7 @@ class RunningTopic:
         windows: WindowTable,
         holds: Holds,
         plain_of: Callable[[Repartition], PlainGroups],
+        share: Share,
     ) -> None:
         self.record = record
         self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
@@ -70,9 +99,11 @@ class RunningTopic:
         self._ends = LogEnds()
         self._adopting: Adopting | None = None
         self._plain_of = plain_of
+        self._share = share
+        self.said = NodeSaid(0)  # what this node tells the others
         self.plain: PlainGroups | None = None  # of SHOWN and later
         self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
-        self._clock_ahead_ms = 0  # of Redis's clock, against the monotonic one
+        self.clock = RedisClock()
         self.moved(record)
 
     def moved(self, record: Repartition) -> None:
@@ -144,24 +175,24 @@ class RunningTopic:
             if not connection.draining:
                 self.closed += 1
                 if self.record.boundaries:
-                    self.late.last_ms = monotonic_ms() + self._clock_ahead_ms
+                    self.late.last_ms = self.clock.latest_ms()
                 connection.drain()
             if late_ms > CLOSE_MS:
                 connection.abort()
 
     # ---------------------------------------------------------------------------------------- looks
 
-    async def look(self, redis_ms: int) -> None:
+    async def look(self) -> None:
         """Looks at the ends of all logs; then every record may go out that this allows."""
-        self._clock_ahead_ms = redis_ms - monotonic_ms()
-        asked_ms = monotonic_ms()
+        asked_ms = self.clock.earliest_ms()
         self.ends = await self._log_ends()
-        self._ends.saw(Look(asked_ms, monotonic_ms(), self.ends))
+        self._ends.saw(Look(asked_ms, self.clock.latest_ms(), self.ends))
         if self.record.phase is not Phase.SHOWN:
             await self._report()
             self._hold()
             if self.plain is not None:
-                await self.plain.look(self.record, self._ends, self.ends, redis_ms)
+                now_ms = self.clock.latest_ms()
+                await self.plain.look(self.record, self._ends, self.ends, now_ms)
 
     async def _log_ends(self) -> dict[int, int]:
         """The ends of the logs, without those whose leaders do not answer."""
@@ -212,7 +243,7 @@ class RunningTopic:
             except WindowUnavailable:
                 continue
             told[place] = report
-        self.reports = told
+        self.reports = await self._share(self.record.topic_id, told)
 
     def _hold(self) -> None:
         for window in self._windows.all():
@@ -257,7 +288,7 @@ class RunningTopic:
         if late:
             self.late.records += late
             self.late.by_partition[partition] += late
-            self.late.last_ms = monotonic_ms() + self._clock_ahead_ms
+            self.late.last_ms = self.clock.latest_ms()
 
 
 def monotonic_ms() -> int:

@@ -59,10 +59,10 @@ class Steps:
                     shown_ms=now_ms,
                 )
             case Move.OPEN:
-                ends = await self._old_ends(run, now_ms)
+                ends = await self._old_ends(run)
                 return record.moved(move, boundaries=ends, opened_ms=now_ms)
             case Move.RAISE:
-                ends = await self._old_ends(run, now_ms)
+                ends = await self._old_ends(run)
                 return record.moved(move, boundaries=ends, raised_ms=now_ms)
             case Move.FINISH:
                 given_up = () if run.plain is None else tuple(run.plain.given_up)
@@ -126,8 +126,8 @@ class Steps:
             raise StateUnavailable(f"commit of offset 0 for group {group!r}: {names}")
         log.info("starts_at_first_record", group=group, topic=record.topic, partitions=len(commits))
 
-    async def _old_ends(self, run: RunningTopic, now_ms: int) -> tuple[int, ...]:
-        await run.look(now_ms)
+    async def _old_ends(self, run: RunningTopic) -> tuple[int, ...]:
+        await run.look()
         old = range(run.record.before)
         missing = [partition for partition in old if partition not in run.ends]
         if missing:

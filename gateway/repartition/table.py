@@ -12,13 +12,17 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gateway.core.repartition.holding import Report, unpacked
 from gateway.core.repartition.record import Repartition, from_text, to_text
 from gateway.operations.errors import StateUnavailable
-from gateway.repartition.limits import TABLE_S_MAX
+from gateway.repartition.limits import REPORTS_MS, TABLE_S_MAX
 
 log = structlog.get_logger("keyway.repartition")
 
 KEY = "keyway:repartitions"
+REPORTS_KEY = "keyway:repartition-reports"
+
+Reports = dict[tuple[str, int], Report]  # by group and old partition
 
 
 class RepartitionTable:
@@ -48,6 +52,25 @@ class RepartitionTable:
         async with _answers():
             written = await self._redis.eval(self._script, 1, KEY, topic, str(replaced), text)
         return bool(written)
+
+    async def share_reports(self, topic_id: str, mine: Reports) -> Reports:
+        """This node's reports of the topic's windows and those of the others: the latest of each
+        window that any node has told.
+        """
+        key = f"{REPORTS_KEY}:{topic_id}"
+        rows = {
+            f"{partition}:{group}": report.packed() for (group, partition), report in mine.items()
+        }
+        async with _answers():
+            if rows:
+                await self._redis.hset(key, mapping=rows)
+                await self._redis.pexpire(key, REPORTS_MS)
+            told: dict[bytes, bytes] = await self._redis.hgetall(key)
+        found: Reports = {}
+        for field, packed in told.items():
+            partition, _, group = field.decode().partition(":")
+            found[group, int(partition)] = unpacked(packed)
+        return found | mine
 
     async def now_ms(self) -> int:
         """Redis's clock."""

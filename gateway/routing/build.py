@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -44,6 +44,7 @@ _FORMAT = "3"  # of what nodes tell each other
 class RoutingRoom:
     owners: Owners
     shared: SharedOwners | None  # None: the node stands alone
+    told: dict[str, Callable[[], Any]] = field(default_factory=dict)  # facts of rooms above
 
 
 def build(
@@ -67,13 +68,19 @@ def build(
         SETTINGS: settings_digest(config),
     }
     adoption = Adoption()
+    told: dict[str, Callable[[], Any]] = {}
     table = SharedTable(redis, secrets.token_hex(8), now_ms)
     owners = SharedOwners(
         node_id,
         table,
         serves=lambda: endpoints_of(listen.server.listening),
         agreed=lambda: agreed_settings(config, str(upstream.cluster.topology.cluster_id)),
-        facts=lambda: {**facts, ADOPTED: adoption.lowest(), CLOCK_OFF_MS: table.clock_off_ms},
+        facts=lambda: {
+            **facts,
+            ADOPTED: adoption.lowest(),
+            CLOCK_OFF_MS: table.clock_off_ms,
+            **{name: tell() for name, tell in told.items()},
+        },
     )
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)
@@ -109,7 +116,7 @@ def build(
 
     return Part(
         name="routing",
-        room=RoutingRoom(owners, owners),
+        room=RoutingRoom(owners, owners, told),
         troubles=troubles,
         warnings=warnings,
         figures=figures,

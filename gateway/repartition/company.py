@@ -1,0 +1,63 @@
+"""The nodes that take part in a repartition: who is alive, what each has told of it, and who takes
+its steps.
+
+A node tells the others with each of its beats (gateway/routing): for every topic, the version of
+the record that it acts by, how many of its connections may produce by the Metadata of before, and
+when it last saw a late record. The live node whose id sorts first takes the steps. That two take
+themselves for it does no harm: of two that write a record, one succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.core.repartition.progress import NodeSaid
+from gateway.routing.owners import SharedOwners
+
+FACT: Final = "repartitions"
+_ALONE: Final = "this node"
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """`shared` None: the node stands alone. `told`: the facts that it tells with its beats."""
+
+    shared: SharedOwners | None
+    told: dict[str, Callable[[], Any]]
+
+    def tell(self, said: Callable[[], Mapping[str, NodeSaid]]) -> None:
+        """`said`: by topic."""
+        self.told[FACT] = lambda: {
+            topic: [each.version, each.producers, each.late_ms] for topic, each in said().items()
+        }
+
+    @property
+    def me(self) -> str:
+        return _ALONE if self.shared is None else self.shared.node_id
+
+    @property
+    def live(self) -> list[str]:
+        others = [] if self.shared is None else self.shared.others()
+        return sorted({self.me, *others})
+
+    @property
+    def leader(self) -> str:
+        return self.live[0]
+
+    def leads(self) -> bool:
+        """Not while the others may count this node as dead."""
+        if self.shared is None:
+            return True
+        return self.leader == self.me and self.shared.certain()
+
+    def said(self, topic: str, mine: NodeSaid) -> dict[str, NodeSaid]:
+        """By live node; one that has told nothing is missing."""
+        found = {self.me: mine}
+        for row in () if self.shared is None else self.shared.rows:
+            told = row.facts.get(FACT, {}).get(topic)
+            if row.node.id in self.live and row.node.id != self.me and told is not None:
+                version, producers, late_ms = told
+                found[row.node.id] = NodeSaid(version, producers, late_ms)
+        return found

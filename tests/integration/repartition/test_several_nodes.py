@@ -1,0 +1,106 @@
+"""A topic grows on two nodes: windows, members, producers and consumers are on both of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.redis import EmbeddedRedis
+from tests.chaos.repartition import IDEMPOTENT, PACE, working
+from tests.integration.repartition.test_growing import repartition, status, wait_for_phase
+from tests.rig.clients.keyed_producers import KeyedProducer
+from tests.rig.clients.plain_consumers import (
+    PlainConsumer,
+    assert_each_after_the_one_before,
+    consumed_by,
+)
+from tests.rig.clients.share_members import ShareHost
+from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.patience import wait_until
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.deep,
+    pytest.mark.skipif(DIRECT, reason="Kafka itself has no repartition"),
+]
+
+
+@pytest.fixture
+def nodes(kafka: KafkaCluster, tmp_path: Path) -> Iterator[list[GatewayProcess]]:
+    with ExitStack() as stack:
+        redis = stack.enter_context(EmbeddedRedis(tmp_path / "redis"))
+        yield [
+            stack.enter_context(
+                GatewayProcess(
+                    tmp_path / name,
+                    kafka.bootstrap_servers,
+                    redis_url=redis.url,
+                    nodes={"id": name},
+                    listen={"slots_per_broker": 4},
+                    groups=[{"match": "*", "auto_offset_reset": "earliest"}],
+                    state={"commit_interval_ms": 500},
+                    repartition=PACE,
+                )
+            )
+            for name in ("a", "b")
+        ]
+
+
+@pytest.mark.parametrize("killed", [None, "a", "b"])
+def test_two_nodes(
+    nodes: list[GatewayProcess],
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+    killed: str | None,
+) -> None:
+    """Node a takes the steps. One that is killed is gone for good: the other one goes on."""
+    name, shared, plain = topic(partitions=4), fresh_name("shared"), fresh_name("plain")
+    fronts = [node.bootstrap for node in nodes]
+    both = ",".join(fronts)
+    left = nodes[0] if killed == "b" else nodes[1]
+    members = [librdkafka_host.member(both, shared, [name]) for _ in range(2)]
+    consumers = [PlainConsumer.librdkafka(both, name, plain, 50) for _ in range(2)]
+    producers = [
+        KeyedProducer.librdkafka(both, name, first, 40, 60, *IDEMPOTENT) for first in (0, 40)
+    ]
+    try:
+        with working(members) as worked:
+            wait_until(
+                lambda: len(worked) > 80 and len(consumed_by(consumers)) > 80,
+                what="traffic",
+                deadline_s=60,
+            )
+            repartition(nodes[1], name, partitions=8, execute=True)
+            wait_for_phase(left, name, "open", "draining", "finished")
+            if killed is not None:
+                {"a": nodes[0], "b": nodes[1]}[killed].kill()
+            wait_for_phase(left, name, "draining", "finished", within_s=120)
+            sent = {key: count for each in producers for key, count in each.end().items()}
+            total = sum(sent.values())
+            wait_until(
+                lambda: len({(each.key, each.number) for each in list(worked)}) == total,
+                what="all of the Key-Shared group",
+                deadline_s=120,
+            )
+            wait_until(
+                lambda: len({(each.key, each.number) for each in consumed_by(consumers)}) == total,
+                what="all of the plain group",
+                deadline_s=120,
+            )
+            wait_for_phase(left, name, "finished", within_s=120)
+    finally:
+        for producer in producers:
+            producer.kill()
+        for consumer in consumers:
+            consumer.kill()
+        for member in members:
+            member.close()
+    assert status(left, name)["given_up"] == []
+    for group in (worked, consumed_by(consumers)):
+        assert {each.partition for each in group} == set(range(8))
+        assert_each_after_the_one_before(group, sent)
