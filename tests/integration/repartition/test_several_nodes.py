@@ -20,6 +20,7 @@ from tests.rig.clients.plain_consumers import (
 )
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
 
 pytestmark = [
@@ -30,17 +31,16 @@ pytestmark = [
 
 
 @pytest.fixture
-def nodes(kafka: KafkaCluster, tmp_path: Path) -> Iterator[list[GatewayProcess]]:
+def nodes(kafka_pair: KafkaCluster, tmp_path: Path) -> Iterator[list[GatewayProcess]]:
     with ExitStack() as stack:
         redis = stack.enter_context(EmbeddedRedis(tmp_path / "redis"))
         yield [
             stack.enter_context(
                 GatewayProcess(
                     tmp_path / name,
-                    kafka.bootstrap_servers,
+                    kafka_pair.bootstrap_servers,
                     redis_url=redis.url,
                     nodes={"id": name},
-                    listen={"slots_per_broker": 4},
                     groups=[{"match": "*", "auto_offset_reset": "earliest"}],
                     state={"commit_interval_ms": 500},
                     repartition=PACE,
@@ -53,13 +53,14 @@ def nodes(kafka: KafkaCluster, tmp_path: Path) -> Iterator[list[GatewayProcess]]
 @pytest.mark.parametrize("killed", [None, "a", "b"])
 def test_two_nodes(
     nodes: list[GatewayProcess],
-    topic: Callable[..., str],
+    kafka_pair: KafkaCluster,
     fresh_name: Callable[[str], str],
     librdkafka_host: ShareHost,
     killed: str | None,
 ) -> None:
     """Node a takes the steps. One that is killed is gone for good: the other one goes on."""
-    name, shared, plain = topic(partitions=4), fresh_name("shared"), fresh_name("plain")
+    name, shared, plain = (fresh_name(prefix) for prefix in ("topic", "shared", "plain"))
+    create_topic(kafka_pair.bootstrap_servers, name, partitions=4)
     fronts = [node.bootstrap for node in nodes]
     both = ",".join(fronts)
     left = nodes[0] if killed == "b" else nodes[1]
