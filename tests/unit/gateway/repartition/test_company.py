@@ -32,7 +32,7 @@ def company(owners: Owners) -> Company:
 
 
 def row(node: str, facts: dict[str, Any]) -> NodeRow:
-    return NodeRow(Node(node, {}), 1, {}, facts)
+    return NodeRow(node=Node(id=node, serves={}), alive_ms=1, agreed={}, facts=facts)
 
 
 def test_a_node_that_stands_alone_leads() -> None:

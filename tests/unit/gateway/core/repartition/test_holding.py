@@ -1,0 +1,106 @@
+"""Up to where the records of a new partition may go out."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatcher.core.hold import HELD_WHOLE, Hold
+from dispatcher.core.routing.hashes import key_hash32
+from gateway.core.repartition.holding import (
+    NEVER,
+    LogEnds,
+    Look,
+    Report,
+    hold_for,
+    moves,
+    report_of,
+    unpacked,
+)
+from gateway.core.repartition.limits import LOG_END_LOOKS_MAX, REPORTED_KEYS_MAX
+from gateway.core.repartition.partitioners import Partitioner, partition_of
+from gateway.core.repartition.record import Move, Pace, Repartition
+
+SETTLE_MS = 100
+MARKED = Repartition(
+    topic="orders",
+    topic_id="00",
+    before=1,
+    after=2,
+    partitioner=Partitioner.MURMUR2,
+    pace=Pace(adoption_ms=0, settle_ms=SETTLE_MS, late_ms=0),
+)
+SHOWN = MARKED.moved(Move.CREATE).moved(Move.SHOW)
+OPEN = SHOWN.moved(Move.OPEN, boundaries=(10,))
+KEYS = [b"key-%d" % number for number in range(50)]
+MOVES = next(key for key in KEYS if partition_of(Partitioner.MURMUR2, key, 2) == 1)
+STAYS = next(key for key in KEYS if partition_of(Partitioner.MURMUR2, key, 2) == 0)
+
+
+def seen(*looks: tuple[int, dict[int, int]]) -> LogEnds:
+    ends = LogEnds()
+    for at_ms, found in looks:
+        ends.saw(Look(at_ms, at_ms + 5, found))
+    return ends
+
+
+def test_a_look_counts_from_when_it_was_asked_and_from_when_it_was_answered() -> None:
+    ends = seen((100, {0: 4, 1: 2}), (200, {0: 6}), (300, {0: 6, 1: 9}))
+    assert [ends.as_of_ms(0, known_to) for known_to in (3, 4, 5, 6)] == [NEVER, 100, 100, 300]
+    assert [ends.end_by(1, at_ms) for at_ms in (104, 105, 250, 304, 305)] == [0, 2, 2, 2, 9]
+    assert (ends.as_of_ms(7, 99), ends.end_by(7, 999)) == (NEVER, 0), "its leader never answered"
+
+
+def test_of_too_many_looks_the_first_and_the_last_stay() -> None:
+    ends = seen(*((at_ms, {0: at_ms}) for at_ms in range(LOG_END_LOOKS_MAX + 1)))
+    assert ends.as_of_ms(0, 0) == 0
+    assert ends.as_of_ms(0, LOG_END_LOOKS_MAX) == LOG_END_LOOKS_MAX
+
+
+@pytest.mark.parametrize("keys", [None, frozenset(), frozenset({1, 2**32 - 1})])
+def test_a_report_is_read_as_it_was_told(keys: frozenset[int] | None) -> None:
+    report = Report(as_of_ms=2**40, below=3, cursor=2**50, keys=keys)
+    assert unpacked(report.packed()) == report
+
+
+@pytest.mark.parametrize("cut", [1, 20, 22])
+def test_a_report_that_is_cut_off_is_refused(cut: int) -> None:
+    with pytest.raises(ValueError, match="a report of"):
+        unpacked(Report(1, 2, 3, frozenset({4})).packed()[:cut])
+
+
+def test_only_keys_that_move_are_reported() -> None:
+    report = report_of(OPEN, 0, 500, 7, [(MOVES, 9), (STAYS, 8)])
+    assert report == Report(500, 1, 7, frozenset({int(key_hash32(MOVES))}))
+    assert report_of(OPEN, 0, 500, 7, [(MOVES, 10)]).below == 0, "it is late"
+    many = [(b"%d" % number, 0) for number in range(3 * REPORTED_KEYS_MAX)]
+    assert report_of(OPEN, 0, 500, 7, many).keys is None
+
+
+def test_where_the_partitioner_is_not_known_every_key_may_move() -> None:
+    unknown = Repartition(
+        topic="t", topic_id="00", before=1, after=2, partitioner=None, pace=MARKED.pace
+    )
+    assert moves(unknown, 0, STAYS)
+    assert not moves(OPEN, 0, STAYS)
+
+
+def test_what_was_there_before_the_report_settled_goes_out_but_for_its_keys() -> None:
+    ends = seen((100, {1: 3}), (200, {1: 5}))
+    keys = frozenset({7})
+    assert hold_for(OPEN, 1, Report(305, 0, 9, keys), ends) == Hold(5, keys)
+    assert hold_for(OPEN, 1, Report(304, 0, 9, keys), ends) == Hold(3, keys)
+
+
+@pytest.mark.parametrize(
+    ("record", "report"),
+    [
+        (SHOWN, Report(900, 0, 9, frozenset())),
+        (OPEN, None),
+        (OPEN, Report(900, 0, 9, None)),
+        (OPEN, Report(NEVER, 0, 9, frozenset())),
+    ],
+)
+def test_all_is_held_while_anything_is_not_known(
+    record: Repartition, report: Report | None
+) -> None:
+    assert hold_for(record, 1, report, seen((100, {1: 3}))) == HELD_WHOLE
