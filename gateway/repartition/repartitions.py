@@ -130,7 +130,7 @@ class Repartitions:
         self._begun.clear()
         until_ms = monotonic_ms() + GONE_LOOK_S * 1000
         alone = self._company.shared is None
-        while monotonic_ms() < until_ms and not self.running:
+        while monotonic_ms() < until_ms and not self.running and not cancelled():
             try:
                 async with asyncio.timeout(GONE_LOOK_S if alone else FOLLOW_S):
                     await self._begun.wait()
