@@ -35,7 +35,7 @@ def _answered(client: WireClient, asked: _Asked, answers: list[list[int]]) -> bo
 def _requests(topic: str, topic_id: bytes, both: tuple[int, int]) -> dict[str, _Asked]:
     by_name, by_id = {"Name": topic}, {"TopicId": topic_id}
     rows = [{"PartitionIndex": at} for at in both]
-    sent = [{**by_id, "PartitionData": [{"Index": at, "Records": _batch()} for at in both]}]
+    sent = [{**by_id, "PartitionData": [{"Index": at, "Records": batch()} for at in both]}]
     read = [{"Partition": at, "PartitionMaxBytes": 1_000} for at in both]
     fetched = {"MaxWaitMs": 9, "Topics": [{**by_id, "Partitions": read}]}
     times = [{**by_name, "Partitions": [{**row, "Timestamp": -1} for row in rows]}]
@@ -67,7 +67,7 @@ def _codes_in(answer: Message) -> list[int]:
     return [found[partition] for partition in sorted(found)]
 
 
-def _batch() -> bytes:
+def batch() -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
     builder.append(0, timestamp=1, key=b"k", value=b"v", headers=[])
     return bytes(builder.build())

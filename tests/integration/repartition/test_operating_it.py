@@ -16,7 +16,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
-from tests.integration.repartition.partition_codes import codes_about
+from tests.integration.repartition.partition_codes import batch, codes_about
 from tests.integration.repartition.test_growing import (
     QUICK,
     node,
@@ -185,6 +185,31 @@ def test_groups_that_start_at_the_end_get_the_first_record(
     finally:
         consumer.close()
         member.close()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("node", [{**QUICK, "delivery_timeout_ms": 10_000}], indirect=True)
+def test_a_connection_that_is_opened_later_goes_by_what_its_client_was_told(
+    kafka: KafkaCluster, node: GatewayProcess, topic: Callable[..., str]
+) -> None:
+    """One that produces by the Metadata of before is closed, unless its client asks meanwhile."""
+    name = topic(partitions=2)
+    with WireClient(kafka.bootstrap_servers) as client:
+        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    records = [{"Index": 0, "Records": batch()}]
+    body = {"Acks": -1, "TimeoutMs": 5_000, "TopicData": [{"TopicId": row["TopicId"]}]}
+    body["TopicData"][0]["PartitionData"] = records  # type: ignore[index]
+    repartition(node, name, partitions=4, execute=True)
+    wait_for_phase(node, name, "open")
+    with WireClient(node.bootstrap) as late:
+        late.call(ApiKey.PRODUCE, 13, body)
+        assert late.closed_within(60)
+    assert status(node, name)["closed_connections"] == 1
+    with WireClient(node.bootstrap) as asking, WireClient(node.bootstrap) as producing:
+        asking.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})
+        producing.call(ApiKey.PRODUCE, 13, body)
+        wait_for_phase(node, name, "draining", "finished")
+        producing.call(ApiKey.PRODUCE, 13, body)  # it is open still
 
 
 def test_a_producer_that_bypasses_the_gateway_is_told_of(
