@@ -49,6 +49,11 @@ START_OFFSETS_S_MAX = 20.0
 # at, whether anything is there that a consumer gets.
 STANDING_MS = 2_000
 
+# A group that has committed nothing in a partition, and whose members fetch at one place of it for
+# so long, has begun there: librdkafka commits only where it has consumed. One that works on its
+# very first records for longer, and commits them only then, is taken for one that has done them.
+UNCOMMITTED_MS = 120_000
+
 # A Fetch that finds nothing because its consumer has to wait is held for as long as it allows, but
 # no longer than this; and so long at least.
 EMPTY_FETCH_MS_MAX = 1_000

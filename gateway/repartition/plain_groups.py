@@ -1,6 +1,9 @@
 """The consumer groups of a topic that grows, classic and KIP-848: how far they have committed, and
 so how far their members may read the new partitions.
 
+A group that has committed nothing in a partition may have begun at its end (`latest`). It is taken
+to have, where its members fetch at one place for long.
+
 Behind a committed offset there may be nothing that a consumer gets: markers and aborted records of
 transactions, or records that retention has taken. Not every client commits an offset behind those.
 So where a group stands still before the end of a log, the log itself is looked at.
@@ -17,7 +20,7 @@ from gateway.core.repartition.consumers import ConsumerEnds
 from gateway.core.repartition.holding import LogEnds, Report, hold_for
 from gateway.core.repartition.progress import Left
 from gateway.core.repartition.record import Phase, Repartition
-from gateway.repartition.limits import GROUPS_ASKED_AT_ONCE, STANDING_MS
+from gateway.repartition.limits import GROUPS_ASKED_AT_ONCE, STANDING_MS, UNCOMMITTED_MS
 from gateway.repartition.survey import Survey
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError
@@ -36,6 +39,7 @@ class PlainGroups:
         self._committed: dict[str, dict[int, int]] = {}  # by group and old partition
         self._nothing_to: dict[_Place, tuple[int, int]] = {}  # from a committed offset to this one
         self._look_at: dict[_Place, tuple[int, int]] = {}  # a position, and when it is looked at
+        self._began: dict[_Place, tuple[int, int]] = {}  # where members fetch, and since when
 
     async def look(
         self, record: Repartition, log_ends: LogEnds, ends: Mapping[int, int], now_ms: int
@@ -47,6 +51,7 @@ class PlainGroups:
             await asyncio.gather(*(self._ask(group, record) for group in portion))
         for group in waiting:
             for partition in range(record.before):
+                self._look_where_it_began(group, partition, now_ms)
                 await self._look_behind(group, record, partition, ends.get(partition, 0), now_ms)
             self._open(group, record, log_ends)
             if self._has_passed(group, record):
@@ -68,6 +73,18 @@ class PlainGroups:
             for (topic, partition), place in committed.items()
             if topic == record.topic
         }
+
+    def _look_where_it_began(self, group: str, partition: int, now_ms: int) -> None:
+        """Of a group that has committed nothing there: where its members fetch all the time."""
+        place = (group, partition)
+        at = self.ends.fetched.get(place)
+        if at is None or partition in self._committed.get(group, {}):
+            return
+        known, since_ms = self._began.setdefault(place, (at, now_ms))
+        if known != at:
+            self._began[place] = (at, now_ms)
+        elif now_ms - since_ms >= UNCOMMITTED_MS and at > self._position(group, partition):
+            self._nothing_to[place] = (0, at)
 
     async def _look_behind(
         self, group: str, record: Repartition, partition: int, end: int, now_ms: int

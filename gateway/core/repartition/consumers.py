@@ -57,6 +57,8 @@ class ConsumerEnds:
 
     groups: frozenset[str]
     before: int  # the number of old partitions
+    # Where clients of groups fetch from old partitions: by group and partition, the last place.
+    fetched: dict[tuple[str, int], int] = field(default_factory=dict)
     _passed: set[str] = field(default_factory=set)
     _ends: dict[tuple[str, int], int] = field(default_factory=dict)  # by group and partition
 
@@ -68,6 +70,11 @@ class ConsumerEnds:
     def passed(self, group: str) -> None:
         """None of its members waits any more."""
         self._passed.add(group)
+
+    def fetches(self, groups: frozenset[str], partition: int, offset: int) -> None:
+        """A client of these groups asks for records of an old partition from there on."""
+        for group in self.waiting & groups:
+            self.fetched[group, partition] = offset
 
     @property
     def waiting(self) -> frozenset[str]:

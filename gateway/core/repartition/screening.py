@@ -9,7 +9,7 @@ Requests about groups do not stop: they tell which client is of which group.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,9 +96,19 @@ class Screening:
             return False
         if names_group:
             self.groups.named(client, _groups_in(api_key, body))
-        return names_partition and any(
-            self.end_for(client, api_key, named) is not None for named in named_in(api_key, body)
-        )
+        if not names_partition:
+            return False
+        rows = list(named_in(api_key, body))
+        if api_key == ApiKey.FETCH:
+            self._note_fetches(client, rows)
+        return any(self.end_for(client, api_key, named) is not None for named in rows)
+
+    def _note_fetches(self, client: Client, rows: Iterable[Named]) -> None:
+        known = self.groups.of(client)
+        for named in rows if known else ():
+            ends = self.ends.get(self.topic_of(named))
+            if ends is not None and named.partition < ends.before:
+                ends.fetches(known, named.partition, named.row["FetchOffset"])
 
     def topic_of(self, named: Named) -> str:
         """Empty: it is not looked for."""

@@ -7,7 +7,7 @@ from typing import cast
 
 from gateway.core.repartition.holding import LogEnds, Look
 from gateway.core.repartition.record import Move, Pace, Repartition
-from gateway.repartition.limits import STANDING_MS
+from gateway.repartition.limits import STANDING_MS, UNCOMMITTED_MS
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.survey import Survey
 from gateway.upstream.commits import Commits, Committed
@@ -15,7 +15,7 @@ from gateway.upstream.errors import Unreachable
 from tests.rig.virtual_time import run
 
 TOPIC, GROUP = "orders", "billing"
-SETTLE_MS, HOLD_MS = 1_000, 60_000
+SETTLE_MS, HOLD_MS = 1_000, 600_000
 NOT_KNOWN: frozenset[str] = frozenset()
 
 
@@ -131,3 +131,26 @@ def test_what_is_no_record_need_not_be_committed() -> None:
     story.look(STANDING_MS + 1, old=12, new=3)
     assert story.look(2 * STANDING_MS + 1, old=12, new=3) is None
     assert kafka.read == [5, 8]
+
+
+def test_a_group_that_began_at_the_end_need_not_commit() -> None:
+    """It has a position in another partition, and its member fetches at 9 all the time."""
+    story = Story(Kafka({1: 0}))
+    story.opened(9)
+    story.raised(9)
+    story.groups.ends.fetches(frozenset({GROUP}), 0, 8)
+    assert story.look(0, old=9, new=3) == 0
+    story.groups.ends.fetches(frozenset({GROUP}), 0, 9)
+    assert story.look(1, old=9, new=3) == 0
+    assert story.look(UNCOMMITTED_MS, old=9, new=3) == 0
+    assert story.look(UNCOMMITTED_MS + 1, old=9, new=3) is None
+    assert story.groups.given_up == []
+
+
+def test_what_a_group_has_committed_counts_and_not_where_it_fetches() -> None:
+    story = Story(Kafka({0: 5}))
+    story.opened(9)
+    story.raised(9)
+    story.groups.ends.fetches(frozenset({GROUP}), 0, 9)
+    for at_ms in range(0, 2 * UNCOMMITTED_MS, UNCOMMITTED_MS // 2):
+        assert story.look(at_ms, old=9, new=3) == 0

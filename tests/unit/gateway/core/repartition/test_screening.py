@@ -112,3 +112,13 @@ def test_groups_are_forgotten_when_nothing_grows() -> None:
     screening.look_for(SHOWN, [], {}, listens=False)
     assert screening.groups.of(ME) == frozenset()
     assert screening.apis == frozenset()
+
+
+def test_where_a_client_fetches_is_noted_for_its_groups() -> None:
+    screening = holding()
+    payload = fetch(b"g" * 16, 1)
+    screening.stops(ME, ApiKey.FETCH, 17, payload)
+    assert screening.ends["grown"].fetched == {}, "its groups are not known"
+    screening.groups.named(ME, ["a", "b"])
+    screening.stops(ME, ApiKey.FETCH, 17, payload)
+    assert screening.ends["grown"].fetched == {("a", 0): 0, ("a", 1): 0}
