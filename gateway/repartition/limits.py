@@ -6,6 +6,7 @@ from __future__ import annotations
 LOOK_MS = 200
 # A look reports all keys that wait: it takes a part of the time, however many they are.
 LOOK_PAUSE_FACTOR = 5
+LOOK_PAUSE_MS_MAX = 2_000  # a step that waits for a transaction takes no time of the node's
 
 # What groups have left is asked for at most so often: of one without windows, it is a question to
 # Kafka and to the store.

@@ -31,6 +31,7 @@ from gateway.repartition.limits import (
     LOAD_AGAIN_S,
     LOOK_MS,
     LOOK_PAUSE_FACTOR,
+    LOOK_PAUSE_MS_MAX,
     RUNNING_MAX,
 )
 from gateway.repartition.running import RunningTopic, monotonic_ms
@@ -124,7 +125,8 @@ class Repartitions:
                 for run in list(self.running.values()):
                     await self._turn(run)
                 took_ms = monotonic_ms() - began_ms
-                await asyncio.sleep(max(LOOK_MS, LOOK_PAUSE_FACTOR * took_ms) / 1000)
+                pause_ms = min(LOOK_PAUSE_FACTOR * took_ms, LOOK_PAUSE_MS_MAX)
+                await asyncio.sleep(max(LOOK_MS, pause_ms) / 1000)
 
     async def _rest(self) -> None:
         self._begun.clear()
