@@ -76,7 +76,7 @@ def test_two_nodes(
                 what="traffic",
                 deadline_s=60,
             )
-            repartition(nodes[1], name, partitions=8, execute=True)
+            repartition(left, name, partitions=8, execute=True)
             wait_for_phase(left, name, "open", "draining", "finished")
             if killed is not None:
                 {"a": nodes[0], "b": nodes[1]}[killed].kill()
