@@ -143,8 +143,8 @@ class Repartitions:
                 await self._look_for(record)
 
     async def _follow(self) -> None:
-        """Acts by what other nodes have written. What is missing in Redis is written again, if its
-        topic is still there.
+        """Acts by what other nodes have written. What Redis has lost is written again: what is
+        older there than here, and what is missing though its topic is still there.
         """
         if self._company.shared is None:
             return
@@ -155,15 +155,18 @@ class Repartitions:
                 log.info("repartitions_not_followed", reason=str(away))
                 return
             for topic, record in records.items():
-                if record != self.records.get(topic):
+                known = self.records.get(topic)
+                if known is not None and record.is_before(known):
+                    await self._write_again(known, record.version)
+                elif record != known:
                     self._apply(record)
             for topic in self.records.keys() - records.keys():
-                await self._missing(self.records[topic])
+                await self._write_again(self.records[topic], 0)
 
-    async def _missing(self, record: Repartition) -> None:
+    async def _write_again(self, record: Repartition, replaced: int) -> None:
         try:
             await self._steps.there(record)
-            await self._table.put(record.topic, 0, record)
+            await self._table.put(record.topic, replaced, record)
         except TopicGone:
             self._drop(record)
         except (UpstreamError, StateUnavailable) as away:

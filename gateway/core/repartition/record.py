@@ -111,6 +111,11 @@ class Repartition:
         """Records of its new partitions may have to wait for those of its old ones."""
         return self.phase in _HOLDING
 
+    def is_before(self, other: Repartition) -> bool:
+        """Whether this is an earlier phase of the same repartition."""
+        same = (self.topic_id, self.began_ms) == (other.topic_id, other.began_ms)
+        return same and self.version < other.version
+
     def source_of(self, partition: int) -> int:
         """The old partition that the keys of a new one come from."""
         return partition % self.before

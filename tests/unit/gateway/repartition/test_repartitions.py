@@ -450,12 +450,22 @@ def test_nothing_is_created_before_every_live_node_hides_it() -> None:
     story(tell, "a", "b")
 
 
-def test_a_record_that_redis_lost_is_written_again() -> None:
+@pytest.mark.parametrize("kept", [None, Phase.MARKED])
+def test_a_record_that_redis_lost_is_written_again(kept: Phase | None) -> None:
+    """Also where its file was an older one: partitions that clients have seen are not hidden."""
+
     async def tell(site: Site) -> None:
         await site.one.start(TOPIC, 4, ())
+        marked = site.table.rows[TOPIC]
+        assert marked.phase is Phase.MARKED
         await site.until(Phase.OPEN)
         await asyncio.sleep(1.5)
         site.table.rows.clear()
+        if kept is not None:
+            site.table.rows[TOPIC] = marked
+        for _ in range(7):
+            await asyncio.sleep(0.05)
+            assert [view.shown for view in site.views] == [4, 4]
         await site.until(Phase.FINISHED)
 
     story(tell, "a", "b")
