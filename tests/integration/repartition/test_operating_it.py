@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from redis import Redis
 
@@ -27,7 +27,7 @@ from tests.integration.repartition.test_growing import (
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.kafka import log_end, produce
+from tests.rig.kafka import end_transaction, log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.patience import wait_until
 
@@ -210,6 +210,30 @@ def test_a_connection_that_is_opened_later_goes_by_what_its_client_was_told(
         producing.call(ApiKey.PRODUCE, 13, body)
         wait_for_phase(node, name, "draining", "finished")
         producing.call(ApiKey.PRODUCE, 13, body)  # it is open still
+
+
+@pytest.mark.deep
+def test_what_a_consumer_never_gets_is_not_waited_for(
+    node: GatewayProcess, topic: Callable[..., str], fresh_name: Callable[[str], str]
+) -> None:
+    """The marker of a transaction: librdkafka commits the place behind the last record."""
+    name, group = topic(partitions=1), fresh_name("behind")
+    producer = Producer({"bootstrap.servers": node.bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(2):
+        producer.produce(name, key=b"k", value=b"v")
+    end_transaction(producer, node.bootstrap, name)
+    assert log_end(node.bootstrap, name) == 3
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    try:
+        place = [TopicPartition(name, 0, 2)]
+        consumer.commit(offsets=place, asynchronous=False)
+        repartition(node, name, partitions=2, execute=True)
+        wait_for_phase(node, name, "finished")
+    finally:
+        consumer.close()
+    assert status(node, name)["given_up"] == []
 
 
 def test_a_producer_that_bypasses_the_gateway_is_told_of(
