@@ -36,7 +36,6 @@ from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import NodeRow
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commit, Commits, Committed
-from gateway.windows.table import WindowTable
 from tests.rig.node_parts import TOPIC, TOPIC_ID, Node, topology
 from tests.rig.virtual_time import now_ms, run
 
@@ -92,17 +91,14 @@ class Kafka:
     others: tuple[str, ...] = ()  # plain groups with a position
 
     async def call(self, api_key: int, body: Message, **_: Any) -> Message:
-        match api_key:
-            case ApiKey.METADATA:
-                rows = [{"PartitionIndex": at, "LeaderId": 1} for at in range(self.partitions)]
-                code = 3 if self.topic_id is None else 0
-                return {
-                    "Topics": [{"ErrorCode": code, "TopicId": self.topic_id, "Partitions": rows}]
-                }
-            case ApiKey.CREATE_PARTITIONS:
-                if not self.refusal:
-                    self.partitions = body["Topics"][0]["Count"]
-                return {"Results": [{"ErrorCode": self.refusal, "ErrorMessage": "no"}]}
+        if api_key == ApiKey.METADATA:
+            rows = [{"PartitionIndex": at, "LeaderId": 1} for at in range(self.partitions)]
+            code = 3 if self.topic_id is None else 0
+            return {"Topics": [{"ErrorCode": code, "TopicId": self.topic_id, "Partitions": rows}]}
+        if api_key == ApiKey.CREATE_PARTITIONS:
+            if not self.refusal:
+                self.partitions = body["Topics"][0]["Count"]
+            return {"Results": [{"ErrorCode": self.refusal, "ErrorMessage": "no"}]}
         assert api_key == ApiKey.LIST_OFFSETS
         (topic,) = body["Topics"]
         found = [
@@ -236,7 +232,7 @@ class Site:
 
     def _node(self, view: View, company: Company) -> Repartitions:
         upstream, kafka = cast(Upstream, view), self.kafka
-        windows = cast(WindowTable, Node(topology=topology(2)).windows.table)
+        windows = Node(topology=topology(2)).windows.table
         survey = cast(Survey, kafka)
         offsets = cast(GroupOffsets, kafka)
         return Repartitions(

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.core.repartition.named_partitions import (
     NAMING_PARTITIONS,
+    Named,
     answered_with,
     named_in,
     refusal,
@@ -43,23 +44,20 @@ def request(key: int, version: int) -> Message:
     return decode_request(key, version, encode_request(key, version, body))
 
 
+def _is_hidden(named: Named) -> bool:
+    return named.partition == HIDDEN and (named.name == TOPIC or named.topic_id == TOPIC_ID)
+
+
 @pytest.mark.parametrize("key", sorted(NAMING_PARTITIONS))
 def test_a_row_is_taken_out_and_answered_in_every_version(key: int) -> None:
     topics, name, rows, index = _ANSWERS.get(ApiKey(key), _OTHERS)
     for version in range(APIS[key].min_version, APIS[key].max_version + 1):
         body = request(key, version)
-        ours = (TOPIC, TOPIC_ID)
-        found = taken_out(
-            key,
-            body,
-            lambda named, ours=ours: (
-                named.partition == HIDDEN and (named.name in ours or named.topic_id in ours)
-            ),
-        )
+        found = taken_out(key, body, _is_hidden)
         assert [named.partition for named in found] == [HIDDEN]
         assert [named.partition for named in named_in(key, body)] == [0, 0, HIDDEN]
         assert encode_request(key, version, body)
-        head = {name: found[0].name}
+        head: Message = {name: found[0].name}
         if found[0].topic_id != bytes(16):
             head["TopicId"] = found[0].topic_id
         theirs = {topics: [{**head, rows: [{index: 0, **refusal(key, 0)}]}]}
