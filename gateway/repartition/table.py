@@ -58,14 +58,14 @@ class RepartitionTable:
         window that any node has told.
         """
         key = f"{REPORTS_KEY}:{topic_id}"
-        rows = {
-            f"{partition}:{group}": report.packed() for (group, partition), report in mine.items()
+        rows: dict[Any, Any] = {
+            f"{at}:{group}": report.packed() for (group, at), report in mine.items()
         }
         async with _answers():
             if rows:
                 await self._redis.hset(key, mapping=rows)
                 await self._redis.pexpire(key, REPORTS_MS)
-            told: dict[bytes, bytes] = await self._redis.hgetall(key)
+            told: dict[Any, Any] = await self._redis.hgetall(key)
         found: Reports = {}
         for field, packed in told.items():
             partition, _, group = field.decode().partition(":")
