@@ -68,19 +68,14 @@ def build(
         SETTINGS: settings_digest(config),
     }
     adoption = Adoption()
-    told: dict[str, Callable[[], Any]] = {}
+    told: dict[str, Callable[[], Any]] = {ADOPTED: adoption.lowest}
     table = SharedTable(redis, secrets.token_hex(8), now_ms)
     owners = SharedOwners(
         node_id,
         table,
         serves=lambda: endpoints_of(listen.server.listening),
         agreed=lambda: agreed_settings(config, str(upstream.cluster.topology.cluster_id)),
-        facts=lambda: {
-            **facts,
-            ADOPTED: adoption.lowest(),
-            CLOCK_OFF_MS: table.clock_off_ms,
-            **{name: tell() for name, tell in told.items()},
-        },
+        facts=lambda: {**facts, CLOCK_OFF_MS: table.clock_off_ms, **_told(told)},
     )
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)
@@ -124,6 +119,10 @@ def build(
         start=owners.enter,
         background=(owners.run, topics.run),
     )
+
+
+def _told(told: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    return {name: tell() for name, tell in told.items()}
 
 
 def endpoints_of(listening: Listening) -> dict[int, dict[str, tuple[str, int]]]:
