@@ -87,10 +87,8 @@ def build(
     listen.server.on_metadata(served)
     listen.server.on_disconnect(adoption.closed)
 
-    def show() -> None:
-        listen.server.listening.show_elsewhere(by_listener(owners.endpoints()))
-
-    owners.on_change(show)
+    listening = listen.server.listening
+    owners.on_change(lambda: listening.show_elsewhere(by_listener(owners.endpoints())))
     moves = PendingMoves(time.monotonic)
     owners.on_change(lambda: moves.look(owners.routing.next_owners))
 
