@@ -42,6 +42,13 @@ from tests.rig.virtual_time import now_ms, run
 PACE = Pace(adoption_ms=1_000, settle_ms=100, late_ms=2_000, consumer_hold_ms=60_000)
 
 
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node's own clock says is the virtual loop's, too."""
+    for module in ("repartitions", "running"):
+        monkeypatch.setattr(f"gateway.repartition.{module}.monotonic_ms", now_ms)
+
+
 @dataclass
 class Table:
     """One Redis, of all nodes."""
