@@ -17,6 +17,7 @@ from gateway.members.carried_elsewhere import CarriedElsewhere
 from gateway.members.change_log import ChangeLog
 from gateway.members.coordination import Coordination, EveryGroup, SharedCoordination
 from gateway.members.evictions import Evictions
+from gateway.members.farewell import members_told
 from gateway.members.group_settings import GroupSettings
 from gateway.members.group_types import OtherGroupTypes
 from gateway.members.groups import Groups
@@ -108,5 +109,6 @@ def build(
             ),
             *(() if shared is None else (shared.follow_forever,)),
         ),
+        drain=None if shared is None else partial(members_told, sessions, owners.others),
         stop=saved_members.stop,
     )

@@ -36,6 +36,10 @@ COORDINATOR_ASKED_MS = 1_000  # between two questions for the coordinator of one
 COORDINATOR_KEPT_MS = 5_000
 COORDINATORS_ASKED_AT_ONCE = 200  # with each look, in one request
 
+# A planned stop: the fetches of a member that is not at work come twice a second.
+FAREWELL_S_MAX = 1.0
+FAREWELL_LOOK_S = 0.02
+
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 # Rows of a table are written in portions, below a millisecond or two each.
