@@ -100,8 +100,11 @@ def acknowledge_row(
 
 
 def _leader(leader: PartitionInfo | None) -> Message:
+    """A broker writes 0 and 0 where it names nobody, by the default of its fields. franz-go takes
+    that beside an error for a move to broker 0, and never asks for the partition again.
+    """
     if leader is None:
-        return {"LeaderId": 0, "LeaderEpoch": 0}
+        return {"LeaderId": -1, "LeaderEpoch": -1}
     return {"LeaderId": leader.virtual_leader, "LeaderEpoch": leader.leader_epoch}
 
 

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.share.answers import (
+    acknowledge_row,
     acquired_ranges,
     by_topic,
     fair_shares,
     fetch_row,
     node_endpoints,
 )
+from gateway.core.wire.errors import ErrorCode
 
 
 def test_contiguous_offsets_of_one_attempt_become_one_range() -> None:
@@ -77,6 +79,12 @@ def test_endpoints_are_those_that_clients_are_told() -> None:
         {"NodeId": 1, "Host": "gateway", "Port": 9201},
         {"NodeId": 1_000_001, "Host": "gateway", "Port": 10_201},
     ]
+
+
+def test_nobody_is_named_as_leader_by_less_than_zero() -> None:
+    """franz-go takes broker 0 beside an error for the new leader."""
+    for row in (fetch_row(0), acknowledge_row(0, error=ErrorCode.INVALID_RECORD_STATE)):
+        assert row["CurrentLeader"] == {"LeaderId": -1, "LeaderEpoch": -1}
 
 
 def test_a_current_leader_is_a_virtual_broker() -> None:
