@@ -109,6 +109,14 @@ def build(
             ),
             *(() if shared is None else (shared.follow_forever,)),
         ),
-        drain=None if shared is None else partial(members_told, sessions, owners.others),
         stop=saved_members.stop,
+    )
+
+
+def farewell(room: MembersRoom, owners: Owners) -> Part[None]:
+    """After the server: it still serves while members hear of the new owners."""
+    return Part(
+        name="farewell",
+        room=None,
+        drain=partial(members_told, room.groups.sessions, owners.others),
     )

@@ -108,4 +108,5 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     rest = rest_server.build(
         config.admin, app.room, server.room.server.certificates
     )  # binds its port before clients can come
-    return [*parts, app, rest, server, memory.build(reader.room), *routing.joining(nodes.room)]
+    last = [members.farewell(groups.room, owners), *routing.joining(nodes.room)]
+    return [*parts, app, rest, server, memory.build(reader.room), *last]
