@@ -29,12 +29,12 @@ ended as it did without the gateway. A dash: not run, or the suite has no settin
 Some rows are no suites of others but their programs in a scene:
 
 - Changes upstream: leaders move under Kafka's producer and consumer, which may ask for metadata
-  twice a minute, and go on at once since the answers name the new leader (KIP-951); three brokers
-  are upgraded one by one under a producer and consumers of three kinds, and no acknowledged record
-  is lost or twice in the log.
+  twice a minute: after most changes they go on at once, since the answers name the new leader
+  (KIP-951). They wait where a broker is asked before it knows that it leads, direct as well. Three
+  brokers are upgraded one by one under a producer and consumers of three kinds, and no acknowledged
+  record is lost or twice in the log.
 - Streams, Connect: Streams' word count with either guarantee, killed once with exactly once;
   connect-standalone from a file to a file; MirrorMaker 2 between two Kafkas, a gateway before each.
-- Spark: its own Kafka connector, a batch, a range of offsets, a stream that goes on, a sink.
 """
 
 
