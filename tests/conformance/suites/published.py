@@ -30,9 +30,8 @@ Some rows are no suites of others but their programs in a scene:
 
 - Changes upstream: leaders move under Kafka's producer and consumer, which may ask for metadata
   twice a minute: after most changes they go on at once, since the answers name the new leader
-  (KIP-951). They wait where a broker is asked before it knows that it leads, direct as well. Three
-  brokers are upgraded one by one under a producer and consumers of three kinds, and no acknowledged
-  record is lost or twice in the log.
+  (KIP-951); after some they wait, direct as well. Three brokers are upgraded one by one under a
+  producer and consumers of three kinds, and no acknowledged record is lost or twice in the log.
 - Streams, Connect: Streams' word count with either guarantee, killed once with exactly once;
   connect-standalone from a file to a file; MirrorMaker 2 between two Kafkas, a gateway before each.
 """

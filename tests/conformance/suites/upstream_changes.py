@@ -80,8 +80,8 @@ class UpstreamChanges:
         self._admin = AdminClient({"bootstrap.servers": where, "log_level": 4})
 
     def leaders_move(self) -> None:
-        """With the addresses in the answer (KIP-951) nobody waits until it may ask for them: not in
-        each case, since a broker may be asked before it knows that it leads.
+        """With the addresses in the answer (KIP-951) nobody waits until it may ask for them, after
+        most changes: after some both wait, direct as well.
         """
         topic = self._topic("leaders", 1)
         patient = {"retry.backoff.ms": BACKOFF_MS, "retry.backoff.max.ms": BACKOFF_MS}
