@@ -142,9 +142,13 @@ class Server:
         self.listens = False
         for line in list(self.lines.values()):
             line.drain()
-        async with asyncio.timeout(5):
-            while self.lines:  # noqa: ASYNC110 - they end by themselves
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(5):
+                while self.lines:  # noqa: ASYNC110 - they end by themselves
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            for line in list(self.lines.values()):
+                line.end()
 
     def gone(self, line: Line) -> None:
         """The connection has ended; its requests end with it."""
@@ -170,9 +174,9 @@ class Line(ScriptedConnection):
         """The node ends it once it has answered what it was asked."""
         self.drains = True
         if not self.requests:
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.process.server.gone(self)
         self.process.world.timeline.after(0.5, self.break_off)
 
@@ -211,7 +215,7 @@ class Line(ScriptedConnection):
             if not task.cancelled():
                 self._reply(task.result(), answer)
             if self.drains and not self.requests and not self.broken:
-                self._end()
+                self.end()
 
         task.add_done_callback(done)
 
@@ -320,7 +324,8 @@ class Process:
         self.cluster.on_topology(windows.room.windows.news.topology_changed)
         self.services = self._services(groups.room, windows.room)
         server = Part(name="server", room=None, start=self.server.serve, drain=self.server.drain)
-        return [nodes, groups, windows, server, *routing_build.joining(nodes.room)]
+        last = [members_build.farewell(groups.room, shared), *routing_build.joining(nodes.room)]
+        return [nodes, groups, windows, server, *last]
 
     def _services(
         self, members: members_build.MembersRoom, windows: windows_build.WindowsRoom
