@@ -85,6 +85,8 @@ class FakeBroker:
             yield self
         finally:
             server.close()
+            for _ in range(3):  # what was accepted just now becomes a connection
+                await asyncio.sleep(0)
             for connection in self.connections:
                 connection.writer.close()
                 with suppress(ConnectionError):

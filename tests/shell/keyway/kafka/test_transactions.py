@@ -63,8 +63,13 @@ def test_a_topic_that_is_gone_is_not_made_anew(work: Work) -> None:
             unknown = {"ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "Name": TOPIC}
             return request.response({**broker.metadata(), "Topics": [unknown]})
 
+        async def nothing(_: ReceivedRequest) -> None:
+            """The topic is asked for before, and again meanwhile."""
+
         broker = speaking(
-            {ApiKey.METADATA: metadata}, {int(key): (0, high) for key, high in VERSIONS.items()}
+            {key: nothing for key in VERSIONS if key != ApiKey.API_VERSIONS}
+            | {ApiKey.METADATA: metadata},
+            {int(key): (0, high) for key, high in VERSIONS.items()},
         )
         async with broker.running():
             settings = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "log_level": 2}
