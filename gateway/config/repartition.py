@@ -20,7 +20,7 @@ class RepartitionSection(Section):
     """
     settle_ms: _Wait = 3_000
     """Records of new partitions wait so long for a producer that sends an earlier batch again."""
-    delivery_timeout_ms: _Wait = 120_000
+    delivery_timeout_ms: _Wait = 300_000
     """The largest `delivery.timeout.ms` of producers: no batch of before comes later than that."""
     consumer_hold_timeout_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 3_600_000
     """Consumers of classic and KIP-848 groups get records of new partitions as soon as their group
