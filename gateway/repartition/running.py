@@ -125,6 +125,11 @@ class RunningTopic:
             self.record.topic, max(open_now, default=0), monotonic_ms(), frozenset(produced)
         )
 
+    @property
+    def given_up(self) -> tuple[str, ...]:
+        """Plain groups that had not passed when their time was over."""
+        return () if self.plain is None else tuple(self.plain.given_up)
+
     def end(self) -> None:
         """No record waits any more, and nothing is looked at."""
         self._holds.lift(self.topic_id)

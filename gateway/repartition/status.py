@@ -56,12 +56,8 @@ async def status_of(repartitions: Repartitions, record: Repartition) -> Status:
         late_records=run.late.records,
         late_partitions=tuple(sorted(run.late.by_partition)),
         closed_connections=run.closed,
-        given_up=_given_up(run),
+        given_up=run.given_up,
     )
-
-
-def _given_up(run: RunningTopic) -> tuple[str, ...]:
-    return () if run.plain is None else tuple(run.plain.given_up)
 
 
 def _producers(run: RunningTopic) -> tuple[ProducerShown, ...]:
@@ -92,6 +88,6 @@ def warnings_of(repartitions: Repartitions) -> list[str]:
         found += [
             f"topic {topic!r}: group {group!r} had not committed the earlier records in time"
             " (repartition.consumer_hold_timeout_ms): its keys may be out of order"
-            for group in _given_up(run)
+            for group in run.given_up
         ]
     return found

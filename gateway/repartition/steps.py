@@ -65,8 +65,7 @@ class Steps:
                 ends = await self._old_ends(run)
                 return record.moved(move, boundaries=ends, raised_ms=now_ms)
             case Move.FINISH:
-                given_up = () if run.plain is None else tuple(run.plain.given_up)
-                return record.moved(move, finished_ms=now_ms, given_up=given_up)
+                return record.moved(move, finished_ms=now_ms, given_up=run.given_up)
             case Move.ABORT:
                 raise AssertionError("an operator's")
 

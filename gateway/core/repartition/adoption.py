@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from gateway.core.repartition.consumers import Client
 from gateway.core.repartition.limits import CLIENTS_MAX
-
-Client = tuple[str, str | None]  # address, client id
 
 
 @dataclass(frozen=True, slots=True)

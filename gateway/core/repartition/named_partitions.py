@@ -80,19 +80,11 @@ def right_for(api_key: int) -> int:
 
 def taken_out(api_key: int, request: Message, stops: Callable[[Named], bool]) -> list[Named]:
     """Takes out of the request what `stops`. Topics without a row that is left go, too."""
-    layout = _LAYOUTS[api_key]
-    topics, rows, index = layout.asked
-    found = []
+    topics, rows, _ = _LAYOUTS[api_key].asked
+    found = [named for named in named_in(api_key, request) if stops(named)]
+    gone = {id(named.row) for named in found}
     for topic in request[topics]:
-        name, topic_id = topic.get(layout.name, ""), topic.get("TopicId", NO_TOPIC_ID)
-        left = []
-        for row in topic[rows]:
-            named = Named(name, topic_id, row[index], row)
-            if stops(named):
-                found.append(named)
-            else:
-                left.append(row)
-        topic[rows] = left
+        topic[rows] = [row for row in topic[rows] if id(row) not in gone]
     request[topics] = [topic for topic in request[topics] if topic[rows]]
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.core.repartition.adoption import Adopting, Client, Producing
+from gateway.core.repartition.adoption import Adopting, Producing
+from gateway.core.repartition.consumers import Client
 
 ME: Client = ("10.0.0.1", "app")
 
