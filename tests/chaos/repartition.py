@@ -10,7 +10,6 @@ done. So a new partition delivered nothing before its time.
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster
+from tests.chaos.seeds import asked_seeds, played
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
     Consumed,
@@ -211,29 +211,26 @@ def working(members: Sequence[ShareMember]) -> Iterator[list[Consumed]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.repartition", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the first round")
-    options = parser.parse_args()
+    seeds = asked_seeds("python -m tests.chaos.repartition", __doc__, 20)
     folder = build_dir() / "chaos"
     folder.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=folder, prefix="repartition-"))
-    failed: list[int] = []
     with KafkaCluster(1) as kafka, gateway_for(kafka, directory) as node:
-        for seed in range(options.seed, options.seed + options.rounds):
-            began = time.monotonic()
+
+        def one(seed: int) -> str:
             plan = Round.of(seed)
             try:
                 with ShareHost.librdkafka() as host:
-                    verdict = f"ok {play(plan, node, kafka, host)}"
+                    return f"ok {play(plan, node, kafka, host)}"
             except (AssertionError, TimeoutError) as failure:
-                verdict = f"FAILED {plan}: {failure}"
-                failed.append(seed)
-                shutil.copy(node.log, folder / f"repartition-seed-{seed}.log")
-            print(f"seed {seed}: {time.monotonic() - began:.1f} s: {verdict}", flush=True)  # noqa: T201
+                raise AssertionError(f"{plan}: {failure}") from failure
+
+        def keep(seed: int) -> None:
+            shutil.copy(node.log, folder / f"repartition-seed-{seed}.log")
+
+        status = played(seeds, one, keep)
     shutil.rmtree(directory, ignore_errors=True)
-    print(f"{options.rounds} rounds, {len(failed)} failed {failed or ''}".rstrip())  # noqa: T201
-    return 1 if failed else 0
+    return status
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ the steps.
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from pathlib import Path
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.plan import QUICK
+from tests.chaos.seeds import asked_seeds, played
 from tests.chaos.site import Site, pause_ms
 from tests.rig.clients.java_programs import compile_programs
 from tests.rig.clients.order import assert_never_backwards
@@ -118,33 +117,23 @@ class Rolling:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.rolling", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1, help="of the first round")
-    options = parser.parse_args()
+    seeds = asked_seeds("python -m tests.chaos.rolling", __doc__, 50)
     folder = build_dir() / "chaos"
     folder.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=folder, prefix="rolling-"))
-    failed: list[int] = []
     try:
         site = Site(directory, QUICK.commit_interval_ms)
         programs = compile_programs()
         with site.running(), ShareHost.librdkafka() as one, ShareHost.java(programs) as two:
             hosts = {one.kind: one, two.kind: two}
-            for seed in range(options.seed, options.seed + options.rounds):
-                began = time.monotonic()
-                verdict = "ok"
-                try:
-                    Rolling(site.gateway, site.kafka, hosts, seed).run()
-                except (AssertionError, TimeoutError) as failure:
-                    verdict = f"FAILED: {failure}"
-                    failed.append(seed)
-                    site.keep_logs(folder / f"rolling-seed-{seed}")
-                print(f"seed {seed}: {time.monotonic() - began:.1f} s: {verdict}", flush=True)  # noqa: T201
+
+            def play(seed: int) -> str:
+                Rolling(site.gateway, site.kafka, hosts, seed).run()
+                return "ok"
+
+            return played(seeds, play, lambda seed: site.keep_logs(folder / f"rolling-seed-{seed}"))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    print(f"{options.rounds} rounds, {len(failed)} failed {failed or ''}".rstrip())  # noqa: T201
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":
