@@ -25,7 +25,7 @@ from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.judge import Verdict
 from tests.chaos.nodes.acts import Director
-from tests.chaos.nodes.load import Load
+from tests.chaos.nodes.load import Load, p99_ms
 from tests.chaos.nodes.site import Nodes
 from tests.rig.clients.go_programs import build_share_host
 from tests.rig.clients.java_programs import compile_programs
@@ -35,7 +35,7 @@ NAMES, SPARE = "abc", "d"
 BROKERS, PARTITIONS, PER_SECOND = 3, 6, 20
 REST_S = 10
 KILLED_S_MAX, PLANNED_S_MAX, OTHERS_MAX = 10.0, 1.0, 1.5
-PLANNED = ("stop", "start", "add", "remove")
+PLANNED = ("stop", "start", "drain", "undrain", "move", "add", "remove")
 console = Console(width=140, highlight=False)
 
 
@@ -93,30 +93,29 @@ def _played(director: Director, load: Load, options: argparse.Namespace) -> Verd
                 if time.monotonic() - began < options.seconds_max:
                     console.print(f"{time.monotonic() - began:6.0f} s {act}")
                     director.play(act)
+                    load.wait_until_current()  # else the next rest is none
                     director.rest(REST_S / 2)
     return load.finish()
 
 
 def _report(verdict: Verdict, director: Director) -> bool:
     costs, nodes = director.costs(), director.nodes
-    rest = [
-        cost.others_p99_ms
-        for cost in costs
-        if cost.act == "rest" and cost.others_p99_ms is not None
-    ]
-    quiet_ms = statistics.median(rest)
+    others = {
+        act: p99_ms([wait_ns for cost in costs if cost.act == act for wait_ns in cost.others_ns])
+        for act in dict.fromkeys(cost.act for cost in costs)
+    }
+    rest_ms = others["rest"]
+    assert rest_ms is not None, "records come at rest"
     bars = {"kill -9": KILLED_S_MAX} | dict.fromkeys(PLANNED, PLANNED_S_MAX)
-    for act in dict.fromkeys(cost.act for cost in costs):
-        its = [cost for cost in costs if cost.act == act]
-        pauses = [cost.pause_s for cost in its]
-        p99s = [cost.others_p99_ms for cost in its if cost.others_p99_ms is not None]
-        others = f"p99 of others {max(p99s) / quiet_ms:.2f} x rest" if p99s else ""
+    for act, late_ms in others.items():
+        pauses = [cost.pause_s for cost in costs if cost.act == act]
+        against = "" if late_ms is None else f"p99 of others {late_ms / rest_ms:.2f} x rest"
         bar = f"(bar {bars[act]:.0f} s)" if act in bars else ""
         console.print(
-            f"{act:16} {len(its):3} times: pause median {statistics.median(pauses):5.2f} s,"
-            f" longest {max(pauses):5.2f} s {bar:11} {others}"
+            f"{act:16} {len(pauses):3} times: pause median {statistics.median(pauses):5.2f} s,"
+            f" longest {max(pauses):5.2f} s {bar:11} {against}"
         )
-    console.print(f"p99 at rest {quiet_ms:.1f} ms; bar for others {OTHERS_MAX} x")
+    console.print(f"p99 at rest {rest_ms:.1f} ms; bar for others {OTHERS_MAX} x")
     for kind, waits in director.waits_at_rest().items():
         console.print(f"{kind}: {len(waits)} records at rest, p50 {waits[len(waits) // 2]:.1f} ms")
     bugs = [

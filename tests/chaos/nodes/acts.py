@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos.nodes.load import Load, p99_ms
+from tests.chaos.nodes.load import Load
 from tests.chaos.nodes.site import Nodes
 from tests.chaos.site import pause_ms
 from tests.rig.patience import wait_until
@@ -33,7 +33,8 @@ class Span:
 class Cost:
     act: str
     pause_s: float  # the longest of a partition
-    others_p99_ms: float | None  # of partitions whose owner has nothing to do with it
+    # From production to consumer, of partitions whose owner has nothing to do with it.
+    others_ns: list[int]
 
 
 class Director:
@@ -157,7 +158,7 @@ class Director:
                 for wait_ns in its.waits_ns(*place)
             ]
             longest = max(its.pause_s(*place) for its in partitions.values())
-            found.append(Cost(span.act, longest, p99_ms(others)))
+            found.append(Cost(span.act, longest, others))
         return found
 
     def waits_at_rest(self) -> dict[str, list[float]]:

@@ -106,6 +106,16 @@ class Load:
 
         wait_until(enough, what=f"{count} more records of each partition", deadline_s=90)
 
+    def wait_until_current(self) -> None:
+        """No partition has a backlog: all but the records of the last second have come."""
+        last_second = self.per_second * self.partitions
+        wait_until(
+            lambda: self.produced - len(self.places()) <= last_second,
+            what="no backlog",
+            deadline_s=ARRIVED_S_MAX,
+            every_s=0.25,
+        )
+
     def finish(self, flushes: Sequence[Flush] = ()) -> Verdict:
         """All has come, all members leave; by their own reports."""
         wait_until(
