@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from rich.console import Console
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.judge import Verdict
-from tests.chaos.nodes.acts import Director
+from tests.chaos.nodes.acts import Cost, Director
 from tests.chaos.nodes.load import Load, p99_ms
 from tests.chaos.nodes.site import Nodes
 from tests.rig.clients.go_programs import build_share_host
@@ -100,24 +101,20 @@ def _played(director: Director, load: Load, options: argparse.Namespace) -> Verd
 
 def _report(verdict: Verdict, director: Director) -> bool:
     costs, nodes = director.costs(), director.nodes
-    others = {
-        act: p99_ms([wait_ns for cost in costs if cost.act == act for wait_ns in cost.others_ns])
-        for act in dict.fromkeys(cost.act for cost in costs)
-    }
-    rest_ms = others["rest"]
-    assert rest_ms is not None, "records come at rest"
+    late = {act: _p99s_ms(costs, act) for act in dict.fromkeys(cost.act for cost in costs)}
+    rest = late["rest"]
     bars = {"kill -9": KILLED_S_MAX} | dict.fromkeys(PLANNED, PLANNED_S_MAX)
-    for act, late_ms in others.items():
+    for act, kinds in late.items():
         pauses = [cost.pause_s for cost in costs if cost.act == act]
-        against = "" if late_ms is None else f"p99 of others {late_ms / rest_ms:.2f} x rest"
         bar = f"(bar {bars[act]:.0f} s)" if act in bars else ""
+        others = ", ".join(f"{kind} {late_ms / rest[kind]:.2f}" for kind, late_ms in kinds.items())
         console.print(
             f"{act:16} {len(pauses):3} times: pause median {statistics.median(pauses):5.2f} s,"
-            f" longest {max(pauses):5.2f} s {bar:11} {against}"
+            f" longest {max(pauses):5.2f} s {bar:11} {others}"
         )
-    console.print(f"p99 at rest {rest_ms:.1f} ms; bar for others {OTHERS_MAX} x")
-    for kind, waits in director.waits_at_rest().items():
-        console.print(f"{kind}: {len(waits)} records at rest, p50 {waits[len(waits) // 2]:.1f} ms")
+    figures = ", ".join(f"{kind} {late_ms:.0f} ms" for kind, late_ms in rest.items())
+    console.print(f"p99 at rest: {figures}; above: that of other nodes' partitions against it")
+    console.print(f"(bar {OTHERS_MAX} for clients that ask all brokers at once)")
     bugs = [
         f"{name}: {line}"
         for name, node in nodes.nodes.items()
@@ -133,6 +130,15 @@ def _report(verdict: Verdict, director: Director) -> bool:
         f" order: {said}"
     )
     return verdict.passed and not bugs
+
+
+def _p99s_ms(costs: Sequence[Cost], act: str) -> dict[str, float]:
+    """By the kind of client, of other nodes' partitions; only kinds that had some."""
+    waits: dict[str, list[int]] = {}
+    for cost in costs:
+        for kind, waits_ns in cost.others_ns.items() if cost.act == act else ():
+            waits.setdefault(kind, []).extend(waits_ns)
+    return {kind: late for kind, its in waits.items() if (late := p99_ms(its)) is not None}
 
 
 def _keep(directory: Path, kept: Path) -> None:

@@ -33,8 +33,9 @@ class Span:
 class Cost:
     act: str
     pause_s: float  # the longest of a partition
-    # From production to consumer, of partitions whose owner has nothing to do with it.
-    others_ns: list[int]
+    # By the kind of client: from production to consumer, of partitions whose owner has nothing to
+    # do with it.
+    others_ns: dict[str, list[int]]
 
 
 class Director:
@@ -149,25 +150,19 @@ class Director:
     def costs(self) -> list[Cost]:
         found: list[Cost] = []
         partitions = self.load.of_partition()
+        kinds = dict.fromkeys(member.host.kind for member in self.load.members)
+        by_kind = {kind: self.load.of_partition(kind) for kind in kinds}
         for span in self.spans:
             place = (span.began_ns, span.ended_ns)
-            others = [
-                wait_ns
-                for partition, its in partitions.items()
-                if self.load.leader(partition) not in span.touched
-                for wait_ns in its.waits_ns(*place)
-            ]
+            others = {
+                kind: [
+                    wait_ns
+                    for partition, its in of_kind.items()
+                    if self.load.leader(partition) not in span.touched
+                    for wait_ns in its.waits_ns(*place)
+                ]
+                for kind, of_kind in by_kind.items()
+            }
             longest = max(its.pause_s(*place) for its in partitions.values())
             found.append(Cost(span.act, longest, others))
         return found
-
-    def waits_at_rest(self) -> dict[str, list[float]]:
-        """From production to consumer in ms, ascending, by the kind of client."""
-        found: dict[str, list[float]] = {}
-        rests = [(span.began_ns, span.ended_ns) for span in self.spans if span.act == "rest"]
-        for member in self.load.members:
-            for delivery in member.deliveries:
-                made = int(delivery.value or b"0")
-                if any(began <= made < ended for began, ended in rests):
-                    found.setdefault(member.host.kind, []).append((delivery.at_ns - made) / 1e6)
-        return {kind: sorted(waits) for kind, waits in found.items()}

@@ -137,9 +137,11 @@ class Load:
         acked = [answer for member in self.members for answer in member.acked]
         return judge(self.topic, topic, processed, acked, flushes)
 
-    def of_partition(self) -> dict[int, Arrivals]:
+    def of_partition(self, kind: str = "") -> dict[int, Arrivals]:
+        """What has come to all members, or to those of one kind of client."""
+        members = [member for member in self.members if kind in ("", member.host.kind)]
         found: dict[int, list[Delivery]] = {at: [] for at in range(self.partitions)}
-        for delivery in deliveries_of(self.members):
+        for delivery in deliveries_of(members):
             found[delivery.partition].append(delivery)
         return {at: Arrivals(its) for at, its in found.items()}
 
