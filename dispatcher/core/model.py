@@ -241,11 +241,14 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """The DLQ answered for these offsets. Not `durable`: they are held, and tried again later."""
+    """The DLQ answered for these offsets. Not `durable`: they are held, and tried again later;
+    without a DLQ (`no_topic`: the group has none any more) the policy decides about them anew.
+    """
 
     offsets: list[int]
     durable: bool
     now_ms: int
+    no_topic: bool = False
 
 
 class OperatorVerb(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.config.section import Section
@@ -15,6 +15,7 @@ from gateway.core.limits import (
     FILTER_RULES_MAX,
     FILTER_SET_BYTES_MAX,
 )
+from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.share.declared_filters import InvalidKeyFilters, checked
 from keyway.commit_metadata.core.limits import SPAN_OFFSETS_MAX
 
@@ -64,6 +65,9 @@ class FilterRules(Section):
 
     rules: RuleSet
     """The rules in their order."""
+
+
+QUEUE_DECIDES = ("rejected", "exhausted", "dead_letter_topic")
 
 
 class GroupSection(Section):
@@ -148,6 +152,19 @@ class GroupSection(Section):
         description="Rules for the keys of members; the first that matches decides. In all at most"
         f" {FILTER_SET_BYTES_MAX:,} bytes of client ids and keys.",
     )
+    _queue: DeadLetterQueue | None = PrivateAttr(default=None)
+
+    @property
+    def dead_letter_queue(self) -> DeadLetterQueue | None:
+        """Kafka's own of the group; None: what happens to poison is as this file says."""
+        return self._queue
+
+    def with_queue(self, queue: DeadLetterQueue) -> GroupSection:
+        """While Kafka's configs name a queue, all poison of the group goes there, as in Kafka."""
+        all_there: dict[str, object] = dict.fromkeys(QUEUE_DECIDES[:2], PoisonPolicy.DEAD_LETTER)
+        section = self.model_copy(update=all_there | {QUEUE_DECIDES[2]: queue.topic})
+        section._queue = queue
+        return section
 
     @model_validator(mode="before")
     @classmethod

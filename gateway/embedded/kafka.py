@@ -110,16 +110,17 @@ class KafkaCluster:
     number.
 
     `properties` go into every server.properties and win over those written there; `share_groups`
-    formats with Kafka's own share groups on or off; `ports` fixes the client ports (one per
-    broker), else free ones are taken; `libs` are jars of another version (`kafka_libs`); `tls` adds
-    a listener for clients: a PEM store with key and certificate, and a port per broker.
+    formats with Kafka's own share groups on or off, or with that share.version; `ports` fixes the
+    client ports (one per broker), else free ones are taken; `libs` are jars of another version
+    (`kafka_libs`); `tls` adds a listener for clients: a PEM store with key and certificate, and a
+    port per broker.
     """
 
     def __init__(
         self,
         brokers: int = 1,
         *,
-        share_groups: bool = True,
+        share_groups: bool | int = True,
         properties: Mapping[str, str] | None = None,
         ports: tuple[int, ...] = (),
         directory: Path | None = None,

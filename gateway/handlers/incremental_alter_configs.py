@@ -40,7 +40,7 @@ async def incremental_alter_configs(
             for row in answer["Responses"]
             if row["ResourceType"] == RESOURCE_GROUP and row["ErrorCode"] == 0
         }
-        settings.altered(
+        await settings.altered(
             {
                 row["ResourceName"]: {config["Name"]: _value(config) for config in row["Configs"]}
                 for row in body["Resources"]

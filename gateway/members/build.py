@@ -10,6 +10,7 @@ from functools import partial
 from redis.asyncio import Redis
 
 from gateway.config.file import Config
+from gateway.core.share.dead_letter_queue import SHARE_VERSION_MIN
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.build import ListenRoom
@@ -31,7 +32,7 @@ from gateway.members.saved_members import SavedMembers
 from gateway.part import Part
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.build import UpstreamRoom
-from gateway.upstream.configs import group_config
+from gateway.upstream.configs import group_config, share_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,10 @@ def build(
     redis: Redis,
     now_ms: Callable[[], int],
 ) -> Part[MembersRoom]:
-    settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms)
+    async def queues_work() -> bool:
+        return await share_version(upstream.cluster) >= SHARE_VERSION_MIN
+
+    settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
     key_filters = KeyFilters(config, redis)
     saved_members = SavedMembers(redis)
     sessions = ShareSessions(

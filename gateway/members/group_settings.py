@@ -5,20 +5,25 @@ when they were set for the group itself; a group without any follows keyway.yaml
 broker's defaults are. They are asked for before a group's first window opens and every
 GROUP_CONFIG_MS; a change reaches windows that are up. A config that is set through the gateway
 counts at once, also for an unused group.
+
+While the cluster's share.version is 2, a dead letter queue of Kafka's (KIP-1191) takes all poison
+of its group, whatever keyway.yaml says about poison.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from gateway.config.file import Config
-from gateway.config.groups import GroupSection
+from gateway.config.groups import QUEUE_DECIDES, GroupSection
 from gateway.core.share.altered_configs import AlteredConfigs, Values
+from gateway.core.share.dead_letter_queue import TOPIC_NAME, queue_of
 from gateway.members.limits import ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS, GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, UpstreamError
 
@@ -43,8 +48,12 @@ FLAGS = {"share.renew.acknowledge.enable": "renew_acknowledge"}
 KAFKA_NAMES = {ours: name for name, ours in (TEXTS | NUMBERS | FLAGS).items()}
 
 
-def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupSection:
-    """`section` with the values Kafka has for the group; Kafka has checked them already."""
+def overridden(
+    section: GroupSection, set_in_kafka: Mapping[str, str], *, queues: bool = False
+) -> GroupSection:
+    """`section` with the values Kafka has for the group; Kafka has checked them already. `queues`:
+    the cluster has dead letter queues.
+    """
     changes: dict[str, Any] = {
         ours: set_in_kafka[name].lower() if name == "share.isolation.level" else set_in_kafka[name]
         for name, ours in TEXTS.items()
@@ -56,7 +65,13 @@ def overridden(section: GroupSection, set_in_kafka: Mapping[str, str]) -> GroupS
     for name, ours in FLAGS.items():
         if name in set_in_kafka:
             changes[ours] = set_in_kafka[name].lower() == "true"
-    return section.model_copy(update=changes) if changes else section
+    queue = queue_of(set_in_kafka) if queues else None
+    section = section.model_copy(update=changes) if changes else section
+    return section if queue is None else section.with_queue(queue)
+
+
+async def no_queues() -> bool:
+    return False
 
 
 @dataclass(slots=True)
@@ -64,12 +79,14 @@ class GroupSettings:
     config: Config
     ask: Callable[[str], Awaitable[dict[str, str]]]  # the configs set for a group; UpstreamError
     now_ms: Callable[[], int]
+    queues_work: Callable[[], Awaitable[bool]] = no_queues  # share.version >= 2; UpstreamError
     _on_change: list[Callable[[str, GroupSection], None]] = field(default_factory=list)
     _known: dict[str, GroupSection] = field(default_factory=dict)
     _in_kafka: dict[str, dict[str, str]] = field(default_factory=dict)  # as last shown
     _altered: AlteredConfigs = field(
         default_factory=lambda: AlteredConfigs(ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS)
     )
+    _queues: bool = False  # as last asked; nobody asks before a group's configs name one
     _refused: set[str] = field(default_factory=set)  # groups whose configs we may not see
 
     def on_change(self, callback: Callable[[str, GroupSection], None]) -> None:
@@ -102,12 +119,14 @@ class GroupSettings:
             if group not in self._refused:
                 self._refused.add(group)
                 log.warning("group_config_refused", group=group, reason=str(refused))
+        if TOPIC_NAME in self._altered.over(group, shown, self.now_ms()):
+            self._queues = await self.queues_work()
         return self._take(group, shown)
 
     def _take(self, group: str, shown: dict[str, str]) -> GroupSection:
         """Decides the group's settings now, where a broker shows `shown`."""
         counts = self._altered.over(group, shown, self.now_ms())
-        section = overridden(self.config.group(group), counts)
+        section = overridden(self.config.group(group), counts, queues=self._queues)
         self._in_kafka[group] = shown
         before = self.of(group)
         self._known[group] = section
@@ -132,13 +151,16 @@ class GroupSettings:
                 if not exists(group):
                     self.forget(group)
 
-    def altered(self, changes: Mapping[str, Values]) -> None:
+    async def altered(self, changes: Mapping[str, Values]) -> None:
         """Kafka has just accepted these configs for these groups. A group that is not known yet
         gets them when it is asked for.
         """
-        now_ms = self.now_ms()
         for group, values in changes.items():
-            self._altered.note(group, values, now_ms)
+            self._altered.note(group, values, self.now_ms())
+        if any(values.get(TOPIC_NAME) for values in changes.values()):
+            with suppress(UpstreamError):  # the next regular look asks again
+                self._queues = await self.queues_work()
+        for group in changes:
             if group in self._known:
                 self._take(group, self._in_kafka[group])
 
@@ -157,6 +179,6 @@ class GroupSettings:
 def _differences(before: GroupSection, after: GroupSection) -> dict[str, Any]:
     return {
         name: getattr(after, name)
-        for name in (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values())
+        for name in (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *QUEUE_DECIDES)
         if getattr(after, name) != getattr(before, name)
     }

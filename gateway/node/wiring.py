@@ -47,7 +47,7 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     redis = redis_state.build(process.redis)
     cluster = upstream.build(cluster_settings)
     group_log = GroupLog(now_ms)
-    reader = reading.build(cluster.room, group_log)
+    reader = reading.build(cluster.room, group_log, now_ms)
     limits = [section.rule() for section in config.limits]
     server = listen.build(
         server_settings(config, cluster_settings),

@@ -13,7 +13,8 @@ from typing import Literal
 
 import structlog
 
-from gateway.config.groups import GroupSection
+from gateway.config.groups import QUEUE_DECIDES, GroupSection
+from gateway.core.share.dead_letter_queue import TOPIC_NAME
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.members.group_settings import KAFKA_NAMES, GroupSettings
@@ -86,7 +87,8 @@ class GroupAdministration:
             raise InvalidOperation(row["ErrorMessage"] or error_name(row["ErrorCode"]))
         if row["ErrorCode"] != ErrorCode.NONE:
             raise UpstreamRefused(ErrorCode(row["ErrorCode"]))
-        self.settings.altered({group: {KAFKA_NAMES[name]: value for name, value in values.items()}})
+        names = {KAFKA_NAMES[name]: value for name, value in values.items()}
+        await self.settings.altered({group: names})
         log.info("group_settings_altered", group=group, settings=sorted(values))
         return self._rows(group, self.settings.of(group))
 
@@ -113,13 +115,18 @@ class GroupAdministration:
         in_kafka = self.settings.set_in_kafka(group)
         in_file = self.settings.config.group(group).model_fields_set
         values = section.model_dump(mode="json", exclude={"match", "filters"})
+        names = KAFKA_NAMES
+        if section.dead_letter_queue is not None:
+            names = names | dict.fromkeys(QUEUE_DECIDES, TOPIC_NAME)
         return [
-            Setting(name, value, _origin(name, in_kafka, in_file), KAFKA_NAMES.get(name))
+            Setting(name, value, _origin(name, names, in_kafka, in_file), names.get(name))
             for name, value in values.items()
         ]
 
 
-def _origin(name: str, in_kafka: Mapping[str, str], in_file: set[str]) -> Origin:
-    if KAFKA_NAMES.get(name) in in_kafka:
+def _origin(
+    name: str, kafka_names: Mapping[str, str], in_kafka: Mapping[str, str], in_file: set[str]
+) -> Origin:
+    if kafka_names.get(name) in in_kafka:
         return "kafka"
     return "keyway.yaml" if name in in_file else "default"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
@@ -21,9 +21,11 @@ class ReadingRoom:
     delivered_by_topic: BusiestTopics
 
 
-def build(upstream: UpstreamRoom, group_log: GroupLog) -> Part[ReadingRoom]:
+def build(
+    upstream: UpstreamRoom, group_log: GroupLog, now_ms: Callable[[], int]
+) -> Part[ReadingRoom]:
     reader = Reader(upstream.cluster)
-    dead_letters = DeadLetters(upstream.cluster, reader.records, group_log)
+    dead_letters = DeadLetters(upstream.cluster, reader.records, group_log, now_ms)
     delivered = BusiestTopics()
 
     async def troubles() -> Sequence[Trouble]:

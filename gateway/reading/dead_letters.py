@@ -3,13 +3,13 @@
 The record goes as it was: key, value, headers (all, in order, repeated names too), timestamp. Its
 place and the reason are in further headers behind its own. A key is released only after its dead
 letter is durable, so every record gets an answer of its own: written by all in-sync replicas, or
-not.
+not. The form of letters to a queue that Kafka's configs name is Kafka's (queue_letters.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
+from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
@@ -25,6 +26,7 @@ from gateway.reading.limits import (
     DEAD_LETTER_PARTS_MAX,
     DEAD_LETTERS_AT_ONCE,
 )
+from gateway.reading.queue_letters import write_to_queue
 from gateway.reading.read_records import NO_BYTES_MAX, ReadRecords
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import Unreachable, UpstreamError
@@ -66,10 +68,17 @@ OWN_TOPIC = "the records come from that very topic"
 class DeadLetters:
     """The producer starts with the first dead letter; `close` stops it."""
 
-    def __init__(self, upstream: Upstream, records: ReadRecords, group_log: GroupLog) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        records: ReadRecords,
+        group_log: GroupLog,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._upstream = upstream
         self._records = records
         self._group_log = group_log
+        self._now_ms = now_ms
         self._producer: LetterProducer | None = None
         self._changing = asyncio.Lock()
         self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
@@ -86,8 +95,10 @@ class DeadLetters:
         source: Source,
         topic: str,
         effect: WriteDeadLetters,
+        queue: DeadLetterQueue | None = None,
     ) -> list[bool]:
         """Reads these records and writes them to `topic`: one answer per offset, true = durable.
+        With `queue`, `topic` is Kafka's dead letter queue of the group.
 
         A record that is no longer in the log counts as durable: there is nothing left to keep.
         None is written to the topic it comes from: the group that rejects it would get it for ever.
@@ -105,8 +116,40 @@ class DeadLetters:
                 effect.members[at:stop],
             )
             async with self._parts:
-                durable += await self._write_part(group, source, topic, part)
+                if queue is None:
+                    durable += await self._write_part(group, source, topic, part)
+                else:
+                    durable += await self._write_to_queue(group, source, queue, part)
         return durable
+
+    async def _write_to_queue(
+        self, group: str, source: Source, queue: DeadLetterQueue, part: WriteDeadLetters
+    ) -> list[bool]:
+        """As `_write_part`. Of a record that is no longer in the log the letter has the place."""
+        found: dict[int, Record] = {}
+        count = len(part.offsets)
+        if self._closed:
+            return [False] * count
+        try:
+            if queue.copies:
+                found, count = await self._found(group, source, part.offsets)
+        except UpstreamError as error:
+            self._not_written(group, queue.topic, count, str(error))
+            return [False] * count
+        now_ms = self._now_ms()
+        letters = [
+            letter(source.tp, group, offset, deliveries, reason, found.get(offset), now_ms)
+            for offset, deliveries, reason in zip(
+                part.offsets[:count], part.deliveries, part.reasons, strict=False
+            )
+        ]
+        outcomes = await write_to_queue(self._upstream, queue.topic, source.tp.partition, letters)
+        failures = [reason for reason in outcomes if reason is not None]
+        if failures:
+            self._not_written(group, queue.topic, len(failures), failures[0])
+        else:
+            self._troubles.pop(queue.topic, None)
+        return [reason is None for reason in outcomes]
 
     async def _write_part(
         self, group: str, source: Source, topic: str, part: WriteDeadLetters

@@ -8,6 +8,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream.errors import Refused
+from gateway.upstream.opening import API_VERSIONS_BODY
 from gateway.upstream.requests import Calls
 
 RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP = 2, 4, 32  # ConfigResource.Type
@@ -35,6 +36,16 @@ async def broker_config(upstream: Calls, broker_id: int, names: list[str]) -> di
 async def topic_config(upstream: Calls, topic: str, names: list[str]) -> dict[str, str]:
     """Raises UpstreamError."""
     return _values(await _configs(upstream, RESOURCE_TOPIC, topic, names))
+
+
+async def share_version(upstream: Calls) -> int:
+    """The level of the feature share.version that the cluster works with; 0: share groups are off,
+    or the brokers do not know the feature. Raises UpstreamError.
+    """
+    response = await upstream.call(ApiKey.API_VERSIONS, API_VERSIONS_BODY)
+    levels = {row["Name"]: row["MaxVersionLevel"] for row in response["FinalizedFeatures"]}
+    level: int = levels.get("share.version", 0)
+    return level
 
 
 async def _configs(

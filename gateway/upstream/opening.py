@@ -19,6 +19,7 @@ from gateway.upstream.errors import Refused, Unreachable
 from gateway.upstream.frames import Frames
 from gateway.upstream.settings import SaslSettings
 
+API_VERSIONS_BODY = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "0"}
 API_VERSIONS_VERSION = 3  # every broker since 2.4 knows it; older ones say so in v0
 
 _SHORT = struct.Struct(">h")
@@ -57,9 +58,8 @@ async def ask(
 async def negotiate(frames: Frames, where: object, client_id: str) -> Versions:
     """Raises UpstreamError."""
     key = ApiKey.API_VERSIONS
-    body = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "0"}
     version = API_VERSIONS_VERSION
-    encoded = encode_request(key, version, body)
+    encoded = encode_request(key, version, API_VERSIONS_BODY)
     frame = await frames.ask(key, version, client_id, encoded)
     if _SHORT.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
         version = 0  # KIP-511: an older broker answers in v0

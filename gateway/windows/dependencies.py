@@ -13,6 +13,7 @@ from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
+from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
 from gateway.members.group_settings import GroupSettings
@@ -91,6 +92,7 @@ class DeadLetterWriter(Protocol):
         source: Source,
         topic: str,
         effect: WriteDeadLetters,
+        queue: DeadLetterQueue | None = None,
     ) -> list[bool]: ...
 
     def trouble(self, origin: str, topic: str) -> str | None: ...

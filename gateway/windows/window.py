@@ -302,9 +302,18 @@ class Window:
             self._gave_up(read.start)
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
+        section = self.section
+        if not section.dead_letter_topic:
+            now_ms = self._dependencies.now_ms()
+            self.post(DeadLettered(effect.offsets, durable=False, now_ms=now_ms, no_topic=True))
+            return
         try:
             durable = await self._dependencies.dead_letters.write_offsets(
-                self.key.group, self.source, self.section.dead_letter_topic or "", effect
+                self.key.group,
+                self.source,
+                section.dead_letter_topic,
+                effect,
+                section.dead_letter_queue,
             )
         except Exception:  # The records stay held and are tried again, as after any failure.
             log.exception("dead_letters_failed", window=repr(self))

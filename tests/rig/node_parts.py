@@ -19,6 +19,7 @@ from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
 from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
+from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.group_log import GroupLog
@@ -183,6 +184,7 @@ class ScriptedDeadLetters:
     outcomes: list[bool | Exception] = field(default_factory=list)  # of the next; then durable
     written: list[list[int]] = field(default_factory=list)
     isolations: list[int] = field(default_factory=list)
+    queues: list[DeadLetterQueue | None] = field(default_factory=list)
     gate: asyncio.Event | None = None
 
     async def write_offsets(
@@ -191,7 +193,9 @@ class ScriptedDeadLetters:
         source: Source,
         topic: str,  # noqa: ARG002
         effect: WriteDeadLetters,
+        queue: DeadLetterQueue | None = None,
     ) -> list[bool]:
+        self.queues.append(queue)
         self.written.append(effect.offsets)
         self.isolations.append(source.isolation)
         if self.gate is not None:

@@ -20,6 +20,10 @@ def dead_lettered(state: WindowState, event: DeadLettered) -> None:
         if event.durable:
             end_record(state, offset)
             state.count_poison(Notice.DEAD_LETTERED, retry)
+        elif event.no_topic:
+            queue = state.window.queue_at(offset)
+            state.poison_anew(retry, event.now_ms)
+            state.offer_key_of(queue)
         else:
             retry.dead_letter_failures += 1
             due_ms = event.now_ms + backoff_ms(state.policy, retry.dead_letter_failures)

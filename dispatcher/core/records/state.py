@@ -330,6 +330,13 @@ class WindowState:
             case _:
                 assert_never(policy)
 
+    def poison_anew(self, retry: Retry, now_ms: int) -> None:
+        """Poison that was to become a dead letter, of a group without a DLQ."""
+        rejected = retry.reason is Reason.REJECTED
+        policy = self.policy.rejected if rejected else self.policy.exhausted
+        blocks = policy is PoisonPolicy.DEAD_LETTER
+        self.poison(retry, PoisonPolicy.BLOCK if blocks else policy, now_ms)
+
     def dead_letter(self, retry: Retry) -> None:
         """The key is held until the DLQ has the record durably."""
         self._hold(retry, RetryState.DEAD_LETTER)

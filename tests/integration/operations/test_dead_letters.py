@@ -64,7 +64,9 @@ def test_the_record_goes_as_it_was_with_its_origin_behind(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             try:
                 tp = await side.partition(name)
                 return await letters.write_offsets(
@@ -109,7 +111,9 @@ def test_a_missing_topic_is_not_durable_until_it_exists(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             try:
                 tp = await side.partition(name)
                 effect = exhausted([0, 2])
@@ -148,7 +152,9 @@ def test_nothing_is_written_to_where_it_comes_from(
 
     async def work() -> None:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             tp = await side.partition(name)
             assert await letters.write_offsets("g", committed(tp), name, exhausted([0, 1])) == [
                 False,
@@ -169,7 +175,9 @@ def test_each_record_has_its_own_answer(kafka: KafkaCluster, topic: Callable[...
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             try:
                 tp = await side.partition(name)
                 one_by_one = [
@@ -208,7 +216,9 @@ def test_large_ones_are_held_a_few_at_a_time(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             try:
                 tp = await side.partition(name)
                 if cached:
@@ -240,7 +250,9 @@ def test_records_that_retention_took_are_settled(
 
     async def work() -> list[bool]:
         async with running(settings(kafka)) as side:
-            letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+            letters = DeadLetters(
+                side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+            )
             try:
                 tp = await side.partition(name)
                 return await letters.write_offsets("g", committed(tp), dead, exhausted([3, 4, 9]))

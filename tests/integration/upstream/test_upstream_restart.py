@@ -35,7 +35,9 @@ class Everything:
     def __init__(self, side: Side, tp: TopicPartition, dead: str) -> None:
         self.side = side
         self.commits = Commits(side.upstream)
-        self.letters = DeadLetters(side.upstream, side.reader.records, GroupLog(lambda: 0))
+        self.letters = DeadLetters(
+            side.upstream, side.reader.records, GroupLog(lambda: 0), lambda: 0
+        )
         self.tail = Collector(side.reader, tp).start()
         self.tp = tp
         self.dead = dead

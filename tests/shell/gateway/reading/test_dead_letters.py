@@ -28,7 +28,7 @@ async def upstream_of(kafka: LettersBroker) -> AsyncIterator[Upstream]:
 
 
 def letters_of(upstream: Upstream) -> DeadLetters:
-    return DeadLetters(upstream, ReadRecords(upstream), GroupLog(lambda: 0))
+    return DeadLetters(upstream, ReadRecords(upstream), GroupLog(lambda: 0), lambda: 0)
 
 
 async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool]:

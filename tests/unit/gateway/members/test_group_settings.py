@@ -8,8 +8,15 @@ from collections.abc import Callable
 import pytest
 import structlog
 
+from dispatcher.core.model import PoisonPolicy
 from gateway.config.file import Config
 from gateway.config.groups import GroupSection
+from gateway.core.share.dead_letter_queue import (
+    COPY_RECORD,
+    SHARE_VERSION_MIN,
+    TOPIC_NAME,
+    DeadLetterQueue,
+)
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
 from gateway.members.limits import GROUP_CONFIG_MS
@@ -22,6 +29,8 @@ class Kafka:
         self.configs: dict[str, dict[str, str]] = {}
         self.failure: UpstreamError | None = None
         self.asked: list[str] = []
+        self.share_version: int | UpstreamError = 1
+        self.versions_asked = 0
         self.when_asked: Callable[[str], None] = lambda _: None
 
     async def group_config(self, group: str) -> dict[str, str]:
@@ -31,6 +40,12 @@ class Kafka:
             raise self.failure
         return self.configs.get(group, {})
 
+    async def queues_work(self) -> bool:
+        self.versions_asked += 1
+        if isinstance(self.share_version, UpstreamError):
+            raise self.share_version
+        return self.share_version >= SHARE_VERSION_MIN
+
 
 def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list[str]]:
     changed: list[str] = []
@@ -39,6 +54,7 @@ def settings(kafka: Kafka, *sections: GroupSection) -> tuple[GroupSettings, list
         config,
         kafka.group_config,
         now_ms,
+        kafka.queues_work,
     )
     made.on_change(lambda name, _: changed.append(name))
     return made, changed
@@ -163,11 +179,11 @@ def test_what_is_set_through_the_gateway_counts_at_once() -> None:
         kafka = Kafka()
         chosen, changed = settings(kafka)
         await chosen.learn("g")
-        chosen.altered({"g": {"share.delivery.count.limit": "9"}})
+        await chosen.altered({"g": {"share.delivery.count.limit": "9"}})
         assert chosen.of("g").deliveries_max == 9
         assert changed == ["g"]
         assert (await chosen.learn("g")).deliveries_max == 9, "the broker does not show it yet"
-        chosen.altered({"g": {"share.delivery.count.limit": None}})
+        await chosen.altered({"g": {"share.delivery.count.limit": None}})
         assert chosen.of("g").deliveries_max == GroupSection().deliveries_max
         assert changed == ["g", "g"]
 
@@ -180,11 +196,70 @@ def test_what_is_set_for_a_group_that_nobody_uses_yet_counts_when_it_is_used() -
     async def work() -> None:
         kafka = Kafka()
         chosen, changed = settings(kafka)
-        chosen.altered({"new": {"share.auto.offset.reset": "earliest"}})
+        await chosen.altered({"new": {"share.auto.offset.reset": "earliest"}})
         assert kafka.asked == []
         assert (await chosen.known("new")).auto_offset_reset == "earliest"
         assert changed == ["new"]
         kafka.failure = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "configuration")
         assert (await chosen.learn("new")).auto_offset_reset == "earliest"
+
+    run(work())
+
+
+QUEUE = {TOPIC_NAME: "dlq.g", COPY_RECORD: "TRUE"}
+OWN = GroupSection(rejected=PoisonPolicy.DROP, exhausted=PoisonPolicy.BLOCK)
+
+
+def test_a_queue_takes_all_poison_and_nothing_of_it_is_left_without_it() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        kafka.share_version = 2
+        kafka.configs["g"] = QUEUE
+        chosen, changed = settings(kafka, OWN)
+        section = await chosen.learn("g")
+        assert section.dead_letter_queue == DeadLetterQueue("dlq.g", copies=True)
+        assert section.dead_letter_topic == "dlq.g"
+        assert (section.rejected, section.exhausted) == (PoisonPolicy.DEAD_LETTER,) * 2
+        kafka.configs["g"] = {**QUEUE, COPY_RECORD: "false"}
+        assert (await chosen.learn("g")).dead_letter_queue == DeadLetterQueue("dlq.g", copies=False)
+        kafka.configs["g"] = {TOPIC_NAME: " "}
+        assert await chosen.learn("g") == OWN
+        assert changed == ["g"] * 3, "who writes letters is told of the copying, too"
+
+    run(work())
+
+
+def test_a_queue_counts_once_the_cluster_has_queues() -> None:
+    """share.version 1 keeps the configs and does nothing with them."""
+
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, _ = settings(kafka, OWN)
+        await chosen.learn("g")
+        assert kafka.versions_asked == 0, "nobody has a queue"
+        await chosen.altered({"g": QUEUE})
+        kafka.configs["g"] = QUEUE
+        assert chosen.of("g") == await chosen.learn("g") == OWN
+        kafka.share_version = 2
+        assert (await chosen.learn("g")).dead_letter_queue is not None
+
+    run(work())
+
+
+def test_a_queue_that_is_set_through_the_gateway_counts_at_once() -> None:
+    async def work() -> None:
+        kafka = Kafka()
+        kafka.share_version = 2
+        chosen, _ = settings(kafka, OWN)
+        await chosen.learn("g")
+        await chosen.altered({"g": QUEUE})
+        assert chosen.of("g").dead_letter_queue is not None
+        await chosen.altered({"g": {TOPIC_NAME: None}})
+        assert chosen.of("g") == OWN
+        kafka.share_version = Unreachable("no broker")
+        await chosen.altered({"g": QUEUE})
+        assert chosen.of("g").dead_letter_queue is not None, "as the cluster said last"
+        with pytest.raises(UpstreamError):
+            await chosen.learn("g")
 
     run(work())

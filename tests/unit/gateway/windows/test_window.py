@@ -14,7 +14,6 @@ from dispatcher.core.model import (
     Acquire,
     Member,
     MemberId,
-    PoisonPolicy,
     SessionId,
 )
 from dispatcher.core.steps import AckResult, Notice
@@ -354,51 +353,6 @@ def test_upstream_that_is_away_delays_the_start() -> None:
             await until(lambda: node.window().dispatcher is not None)
 
     run(work())
-
-
-# ------------------------------------------------------------------------------------ dead letters
-
-DEAD = GroupSection(
-    auto_offset_reset="earliest",
-    rejected=PoisonPolicy.DEAD_LETTER,
-    dead_letter_topic="dead",
-    isolation_level="read_uncommitted",
-)
-
-
-@pytest.mark.parametrize("trouble", [False, RuntimeError("a bug")], ids=str)
-def test_dead_letters_that_could_not_be_written_are_written_later(
-    trouble: bool | Exception,
-) -> None:
-    async def tell(node: Node) -> None:
-        window = node.window()
-        node.dead_letters.outcomes = [trouble]
-        acquire(window)
-        await window.ask(accept(0, kind=AckType.REJECT))
-        await settle()
-        assert node.stored[window.key] == 0, "the key is held"
-        await until(lambda: node.stored[window.key] == 1)
-        assert node.dead_letters.written == [[0], [0]]
-        assert node.dead_letters.isolations == [0, 0], "read as the group reads"
-
-    story(tell, DEAD)
-
-
-def test_a_dead_letter_that_outlives_its_window_is_written_again_and_settles_once() -> None:
-    async def tell(node: Node) -> None:
-        window = node.window()
-        gate = node.dead_letters.gate = asyncio.Event()
-        acquire(window)
-        await window.ask(accept(0, kind=AckType.REJECT))
-        window.fail(RuntimeError("meanwhile"))
-        await until(lambda: len(node.dead_letters.written) == 2)
-        gate.set()
-        await until(lambda: node.stored[window.key] == 1)
-        await settle()
-        letters = [n.count for n in node.noticed if n.notice is Notice.DEAD_LETTERED]
-        assert letters == [1]
-
-    story(tell, DEAD)
 
 
 # -------------------------------------------------------------------------------- settings

@@ -62,6 +62,36 @@ def test_dead_letter_holds_the_key_until_the_write_is_durable() -> None:
     assert play.acquire("c1") == [1]
 
 
+@pytest.mark.parametrize(
+    ("policy", "next_of_the_key"),
+    [(PoisonPolicy.DROP, [1]), (PoisonPolicy.BLOCK, []), (PoisonPolicy.DEAD_LETTER, [])],
+)
+def test_without_a_topic_the_policy_decides_anew(
+    policy: PoisonPolicy, next_of_the_key: list[int]
+) -> None:
+    """A group may lose its dead letter topic while letters wait for it. Without one, a policy that
+    needs one parks.
+    """
+    play = rejected(PoisonPolicy.DEAD_LETTER)
+    play.core.retune(replace(play.policy, rejected=policy))
+    play.on(DeadLettered([0], durable=False, now_ms=play.now_ms, no_topic=True))
+    outcome = Notice.DROPPED if policy is DROP else Notice.PARKED
+    assert play.notices() == {outcome: 1}
+    assert play.letters() == []
+    assert play.acquire("c1") == next_of_the_key
+    assert play.core.cursor == (1 if policy is DROP else 0)
+
+
+def test_without_a_topic_an_exhausted_record_has_the_policy_of_its_kind() -> None:
+    policy = Policy(rejected=BLOCK, exhausted=DEAD_LETTER, deliveries_max=1)
+    play = Playbook(policy).join("c1").produce(b"k", b"k")
+    assert play.acquire("c1") == [0]
+    play.ack("c1", 0, AckType.RELEASE)
+    play.core.retune(replace(play.policy, exhausted=DROP))
+    play.on(DeadLettered([0, 77], durable=False, now_ms=play.now_ms, no_topic=True))
+    assert play.acquire("c1") == [1]
+
+
 def test_dead_letters_are_written_again_after_a_restart() -> None:
     play = rejected(PoisonPolicy.DEAD_LETTER).restart()
     assert play.wait(0).letters() == [0]
