@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from gateway.core.share.dead_letter_queue import TOPIC_NAME
 from gateway.embedded.kafka import KafkaCluster
 from gateway.members.group_settings import FLAGS, NUMBERS, TEXTS
 from tests.rig.clients.wire_client import ShareSession
@@ -112,6 +114,20 @@ def test_every_share_config_of_kafka_is_known(gateway: GatewayProcess, fresh_nam
     (answer,) = admin.describe_configs([resource]).values()
     listed = {name for name in answer.result(20) if name.startswith("share.")}
     assert listed == {*TEXTS, *NUMBERS, *FLAGS}
+
+
+def test_dead_letter_queues_are_refused_in_the_words_of_an_upstream_without_them(
+    kafka: KafkaCluster, gateway: GatewayProcess, fresh_name: Name
+) -> None:
+    """Kafka 4.4 is the first with KIP-1191: test_dead_letter_queue.py."""
+    group, refusals = fresh_name("group"), []
+    for front in (kafka.bootstrap_servers, gateway.bootstrap):
+        with pytest.raises(KafkaException) as refused:
+            set_group_config(front, group, {TOPIC_NAME: "dlq.orders"})
+        error = refused.value.args[0]
+        refusals.append((error.code(), error.str()))
+    assert refusals[0] == refusals[1]
+    assert TOPIC_NAME in refusals[0][1]
 
 
 def test_record_locks_of_a_partition(

@@ -19,7 +19,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream.cluster import EARLIEST, LATEST, Upstream
-from gateway.upstream.configs import group_config
+from gateway.upstream.configs import group_config, share_version
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from gateway.upstream.ping import ping_forever
 from gateway.upstream.settings import (
@@ -148,6 +148,16 @@ def test_group_config_is_what_was_set_for_the_group(
             assert await group_config(side.upstream, other) == {}
 
     run(work())
+
+
+def test_share_version_is_the_level_that_the_cluster_works_with(
+    kafka: KafkaCluster, plain_kafka: KafkaCluster
+) -> None:
+    async def work(cluster: KafkaCluster) -> int:
+        async with running(UpstreamSettings(cluster.bootstrap_servers)) as side:
+            return await share_version(side.upstream)
+
+    assert [run(work(cluster)) for cluster in (kafka, plain_kafka)] == [1, 0]
 
 
 def test_coordinators_are_remembered_until_forgotten(
