@@ -221,11 +221,11 @@ class KafkaCluster:
 
     def _format(self) -> None:
         """Writes what `kafka-storage format` would, without a JVM for each broker."""
-        checkpoint = self._bootstrap_checkpoint()
+        formatted = self._formatted_storage()
         for broker in self.brokers:
             data = broker.directory / "data"
             try:
-                data.mkdir(parents=True)
+                shutil.copytree(formatted, data)
             except FileExistsError as error:
                 raise SetupError(f"{data} has the data of an earlier Kafka") from error
             (broker.directory / "log4j2.yaml").write_text(
@@ -233,25 +233,26 @@ class KafkaCluster:
             )
             properties = self._server_properties(broker)
             (broker.directory / "server.properties").write_text(_written(properties))
-            (data / "bootstrap.checkpoint").write_bytes(checkpoint)
             ids = {"version": "1", "cluster.id": self._cluster_id, "node.id": str(broker.node_id)}
             (data / "meta.properties").write_text(_written(ids | {"directory.id": _new_id()}))
         self._formatted = True
 
-    def _bootstrap_checkpoint(self) -> bytes:
-        """The versions of Kafka's features, as the first cluster with these jars was formatted.
-        They are kept: nothing in them is of one cluster. Raises SetupError.
+    def _formatted_storage(self) -> Path:
+        """The data folder with the versions of Kafka's features, as the first cluster with these
+        jars was formatted. It is kept: nothing in it is of one cluster. Raises SetupError.
         """
         broker, share = self.brokers[0], f"share.version={int(self.share_groups)}"
         jar = min((broker.libs or kafka_libs()).glob("kafka_2.13-*.jar"))
-        kept = build_dir() / "kafka" / f"{jar.stem}-{share}.checkpoint"
+        kept = build_dir() / "kafka" / f"{jar.stem}-{share}"
         if kept.exists():
-            return kept.read_bytes()
+            return kept
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as name:
             directory = Path(name)
-            settings, log = directory / "server.properties", directory / "log"
-            settings.write_text(_written(self._server_properties(broker) | {"log.dirs": name}))
+            settings, log, data = (
+                directory / name for name in ("server.properties", "log", "data")
+            )
+            settings.write_text(_written(self._server_properties(broker) | {"log.dirs": str(data)}))
             command = [java(), "-Xmx128m", *QUICK_JVM, *_classes(broker.libs)]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]
             # One argument: one cluster id in 64 starts with "-".
@@ -259,8 +260,14 @@ class KafkaCluster:
             if start_child(command, log=log).wait(READY_S_MAX) != 0:
                 words = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
                 raise SetupError(f"Kafka's storage could not be formatted: {words}")
-            (directory / "bootstrap.checkpoint").replace(kept)
-        return kept.read_bytes()
+            # Kafka 4.4 has the versions in a snapshot of its metadata log, those before in a file.
+            (data / "meta.properties").unlink()
+            try:
+                data.replace(kept)
+            except OSError:
+                if not kept.exists():  # else another process was quicker
+                    raise
+        return kept
 
     def _server_properties(self, broker: KafkaBroker) -> dict[str, str]:
         is_controller = broker.node_id <= self._controllers
