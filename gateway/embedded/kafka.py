@@ -249,9 +249,7 @@ class KafkaCluster:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as name:
             directory = Path(name)
-            settings, log, data = (
-                directory / name for name in ("server.properties", "log", "data")
-            )
+            settings, log, data = directory / "settings", directory / "log", directory / "data"
             settings.write_text(_written(self._server_properties(broker) | {"log.dirs": str(data)}))
             command = [java(), "-Xmx128m", *QUICK_JVM, *_classes(broker.libs)]
             command += ["-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format"]

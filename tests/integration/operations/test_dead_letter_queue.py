@@ -178,7 +178,7 @@ def test_letters_are_those_of_kafkas_own_share_group(
     producer = Producer({"bootstrap.servers": broker})
     for partition in range(3):
         for key, value in CONTENTS:
-            headers = [("trace", b"1"), ("trace", b"2")]
+            headers: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", b"2")]
             producer.produce(name, value, key, partition, headers=headers, timestamp=RECORDED_AT_MS)
     assert producer.flush(ANSWER_S_MAX) == 0
 
@@ -218,7 +218,26 @@ def test_bad_values_are_refused_in_kafkas_own_words(
         error = refused.value.args[0]
         refusals.append((error.code(), error.str()))
     assert refusals[0] == refusals[1]
-    assert TOPIC not in config_of(keyway.bootstrap, ResourceType.GROUP, group).get(TOPIC, "")
+    assert config_of(keyway.bootstrap, ResourceType.GROUP, group)[TOPIC] == ""
+
+
+def test_kafka_itself_archives_poison_that_its_queue_cannot_take(
+    newest: KafkaCluster, fresh_name: FreshName, librdkafka_host: ShareHost
+) -> None:
+    """The oracle of the next test, and the one point where Keyway differs."""
+    broker = newest.bootstrap_servers
+    name, group = fresh_name("orders"), fresh_name("kafkas")
+    create_topic(broker, name)
+    set_group_config(broker, group, {**FROM_START, TOPIC: f"dlq.{group}"})
+    member = librdkafka_host.member(broker, group, [name], explicit=True)
+    produce(broker, name, [(b"k", b"poison")], partition=0)
+    member.settle("REJECT", member.poll_some())
+    create_topic(broker, f"dlq.{group}", config=ENABLED)
+    produce(broker, name, [(b"k", b"next")], partition=0)
+    member.settle("REJECT", member.poll_some())
+    (letter,) = letters(broker, f"dlq.{group}", 1, 1)
+    assert dict(letter.headers())["__dlq.errors.offset"] == b"1"
+    member.close()
 
 
 def trouble(gateway: GatewayProcess, group: str) -> str:
