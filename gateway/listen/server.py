@@ -10,7 +10,15 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -93,6 +101,7 @@ class Server:
         self._hides: Shown | None = None
         self.screen = Screen()
         self.screened: Handler | None = None  # answers what stops there
+        self._forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]] | None = None
         self._on_metadata: list[Callable[[ConnectionId, Message], None]] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
@@ -190,6 +199,14 @@ class Server:
         self.screen.stops = stops
         self.screened = answer
 
+    def forget_coordinators(
+        self, forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]]
+    ) -> None:
+        """Of the virtual brokers that an answer of FindCoordinator names, those that `forgotten`
+        returns are told to be none: COORDINATOR_NOT_AVAILABLE.
+        """
+        self._forgotten = forgotten
+
     def on_metadata(self, callback: Callable[[ConnectionId, Message], None]) -> None:
         """`callback` is called with each answer of Metadata that goes to a client."""
         self._on_metadata.append(callback)
@@ -229,6 +246,9 @@ class Server:
                 callback(connection.id, shown.message)
         self._know(shown.brokers)
         addresses = self.listening.shown(connection.listener)
+        if shown.api_key == ApiKey.FIND_COORDINATOR and self._forgotten is not None:
+            gone = self._forgotten(connection.id, [broker.id for broker in shown.brokers])
+            addresses = {broker: at for broker, at in addresses.items() if broker not in gone}
         secure = connection.listener in self._certificates
         served = self._rules[connection.listener]
         return write(shown, addresses, served, connection.broker_id, secure=secure)

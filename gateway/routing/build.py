@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,14 @@ from gateway.config.file import Config
 from gateway.config.listen import ANY_ADDRESS
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
+from gateway.core.routing.coordinators import MovedCoordinators
 from gateway.core.routing.ownership import Endpoints
 from gateway.core.wire.schema import Message
 from gateway.listen.build import ListenRoom
 from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
+from gateway.routing.limits import COORDINATOR_MOVED_S
 from gateway.routing.metrics import ADOPTED, NodesCollector
 from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
@@ -114,9 +116,28 @@ def build(
         warnings=warnings,
         figures=figures,
         collectors=(NodesCollector(owners, moves, differing, lambda: table.clock_off_ms),),
-        start=owners.enter,
+        start=_entering(owners, listen),
         background=(owners.run, topics.run),
     )
+
+
+def _entering(owners: SharedOwners, listen: ListenRoom) -> Callable[[], Awaitable[None]]:
+    """The start of the part. Clients forget the coordinators whose address changes from then on."""
+    coordinators = MovedCoordinators(COORDINATOR_MOVED_S)
+
+    def look() -> None:
+        coordinators.look(owners.endpoints(), time.monotonic())
+
+    async def enter() -> None:
+        await owners.enter()
+        look()  # the first one, if there was nothing to be told of
+
+    owners.on_change(look)
+    listen.server.forget_coordinators(
+        lambda connection, named: coordinators.forgotten(connection, named, time.monotonic())
+    )
+    listen.server.on_disconnect(coordinators.closed)
+    return enter
 
 
 def _told(told: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:

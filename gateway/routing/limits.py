@@ -14,6 +14,10 @@ SESSION_MS = 6_000
 # a move; then the next owner continues from what is stored, as after a crash.
 HAND_OVER_S_MAX = 2.0
 
+# A client may not have noticed for so long that a coordinator has another address: it waits for
+# answers of a host that is down (60 s by default) before it asks again.
+COORDINATOR_MOVED_S = 300.0
+
 # A row of a node that is gone stays so long, for `keyway node list`.
 GONE_SHOWN_MS = 3_600_000
 
