@@ -132,6 +132,8 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
 
 def _beat(services: ShareServices, group: str, beat: Heartbeat) -> HeartbeatAnswer:
     """Raises GroupError."""
+    if not services.coordination.leads(group):
+        raise NotCoordinator("Another node coordinates the group since a moment ago.")
     topics = services.topology().topics
     return services.groups.heartbeat(group, beat, topics.get, services.now_ms())
 

@@ -45,6 +45,7 @@ class Changes:
     position: str
     groups: dict[str, GroupChange] = field(default_factory=dict)
     filters: bool = False  # the key filters of some group
+    entries: set[str] = field(default_factory=set)
 
     def add(self, text: bytes) -> None:
         """Raises ValueError, KeyError, TypeError for a text that no node wrote."""
@@ -92,6 +93,7 @@ class ChangeLog:
                 log.error("row_unreadable", table=KEY, name=entry.decode(), reason=repr(error))
                 return None
             changes.position = entry.decode()
+            changes.entries.add(changes.position)
         return None if changes.position == position else changes
 
     async def tell_filters(self) -> None:

@@ -108,14 +108,16 @@ class SharedCoordination:
         self._led: dict[str, int] = {}  # groups, by which virtual broker
         self._asked_ms: dict[str, int] = {}  # when a member was at another broker than its own
         self._known_ms: dict[str, int] = {}  # since when a coordinator counts, of known groups
+        self._unused_ms: dict[str, int] = {}  # since when a name that is led is no group
         self._position: str | None = None  # in the log of changes; None: all rows are to be read
+        self._told: set[str] = set()  # entries of this node there, which it has not read yet
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
         groups.leads = self.leads
         evictions.elsewhere = self._elsewhere
         groups.carried.take_touched()
-        saved.share(Writer(*owners.identity), self._led.get)
-        owners.on_change(self._look.set)
+        saved.share(Writer(*owners.identity), self._led.get, self._told.add)
+        owners.on_change(self._owners_changed)
         owners.on_let_go(self._let_go)
 
     def leads(self, group: str) -> bool:
@@ -135,6 +137,8 @@ class SharedCoordination:
             raise NotCoordinator("Another node coordinates the group.")
         if group not in self._led:
             await self._lead(group, coordinator)
+        if self._owners.standing(coordinator) is not Standing.OWNED:
+            raise NotCoordinator("Another node coordinates the group since a moment ago.")
         self._led[group] = coordinator  # both may be this node's, the old one and the new
 
     async def _coordinator(self, group: str) -> int:
@@ -181,18 +185,27 @@ class SharedCoordination:
     async def _read(self) -> None:
         """Copies what changed in the groups of others. Raises TableUnavailable."""
         async with self._reading:
+            told = frozenset(self._told)
             changes = None if self._position is None else await self._log.since(self._position)
-            if changes is None:
+            if changes is None or not told <= changes.entries:  # Redis has lost some
                 await self._read_all()
                 return
             changed = {
-                name: change for name, change in changes.groups.items() if name not in self._led
+                name: change for name, change in changes.groups.items() if not self._is_own(name)
             }
             saved = await self._saved.reread(changed) if changed else {}
             if changes.filters:
                 await self._filters.reread(self._groups.filters_changed)
-            self._position = changes.position
+            self._told -= changes.entries
+            if self._position is not None:  # else a group that was led is to be read meanwhile
+                self._position = changes.position
             self._copy(saved, changes.groups)
+
+    def _is_own(self, name: str) -> bool:
+        """This node knows better than Redis what the group is."""
+        if name not in self._led:
+            return False
+        return self._groups.get(name) is not None or self._saved.writes(name)
 
     def _connected(self, name: tuple[str, str]) -> bool:
         member = self._groups.member(*name)
@@ -208,19 +221,25 @@ class SharedCoordination:
             return member_ids
 
     async def _read_all(self) -> None:
+        told = frozenset(self._told)
         position = await self._log.newest()  # Changes since then are read, perhaps, twice.
         saved: dict[str, SavedGroup | None] = dict.fromkeys(self._groups.names())
         saved |= await self._saved.reload()
         await self._filters.reread(self._groups.filters_changed)
         self._position = position
+        self._told -= told
         self._copy(saved, {})
+        for name in self._led:  # Redis may have lost rows that were written.
+            group = self._groups.get(name)
+            if group is not None:
+                self._saved.changed(group)
 
     def _copy(
         self, saved: Mapping[str, SavedGroup | None], changes: Mapping[str, GroupChange]
     ) -> None:
         new_topics = False
         for name, group in saved.items():
-            if name in self._led:
+            if self._is_own(name):
                 continue
             known = self._groups.get(name)
             topics = set() if known is None else set(known.topics())
@@ -236,20 +255,33 @@ class SharedCoordination:
     async def _review(self) -> None:
         """Which groups are this node's, by their coordinators?"""
         names = self._groups.names()
+        self._drop_unused(self._now_ms())
         await self._doubt_oldest(names)
         for name in names:
             try:
                 coordinator = await self._upstream.coordinator(name)
             except UpstreamError:
                 continue
-            owned = self._owners.standing(coordinator) is Standing.OWNED
-            if owned and name not in self._led:
+            standing = self._owners.standing(coordinator)
+            if standing is Standing.OWNED and name not in self._led:
                 with suppress(CoordinatorNotKnown):  # Redis is away: the next look tries again
                     await self._lead(name, coordinator)
-            elif owned:
+            elif standing is Standing.OWNED:
                 self._led[name] = coordinator
-            elif name in self._led:
+            elif standing is Standing.ELSEWHERE and name in self._led:
                 self._lead_no_more(name)
+
+    def _drop_unused(self, now_ms: int) -> None:
+        """What is remembered of names that are no group (any more), also in Redis."""
+        asked_ms, unused_ms = self._asked_ms, self._unused_ms
+        self._asked_ms = {
+            name: at_ms for name, at_ms in asked_ms.items() if now_ms - at_ms < COORDINATOR_ASKED_MS
+        }
+        unused = [name for name in self._led if self._groups.get(name) is None]
+        self._unused_ms = {name: unused_ms.get(name, now_ms) for name in unused}
+        for name, since_ms in self._unused_ms.items():
+            if now_ms - since_ms >= COORDINATOR_KEPT_MS and not self._saved.writes(name):
+                del self._led[name]
 
     async def _doubt_oldest(self, names: list[str]) -> None:
         """Asks anew for the coordinators that were asked for long ago, some at a time. Two nodes
@@ -261,6 +293,12 @@ class SharedCoordination:
         doubted = nsmallest(COORDINATORS_ASKED_AT_ONCE, old, key=known_ms.__getitem__)
         known_ms |= dict.fromkeys(doubted, now_ms)
         await self._upstream.look_for_coordinators(doubted)
+
+    def _owners_changed(self) -> None:
+        for name, broker in list(self._led.items()):
+            if self._owners.standing(broker) is Standing.ELSEWHERE:
+                self._lead_no_more(name)
+        self._look.set()
 
     def _lead_no_more(self, name: str) -> None:
         self._led.pop(name)
@@ -274,7 +312,7 @@ class SharedCoordination:
             await self._read()
         except TableUnavailable as error:
             raise CoordinatorNotKnown("The members of the group are not available.") from error
-        if name in self._led:
+        if name in self._led or self._owners.standing(coordinator) is not Standing.OWNED:
             return  # meanwhile
         self._led[name] = coordinator
         members = self._groups.take_over(name, self._now_ms(), RESTART_GRACE_MS)

@@ -66,13 +66,14 @@ class GroupRows:
 @dataclass(frozen=True, slots=True)
 class FencedRows:
     """`led_at`: the virtual broker by which this node coordinates a group; None: another one does.
-    `keys`: of members and groups.
+    `keys`: of members and groups. `told`: hears the id of each entry in the log of changes.
     """
 
     redis: Redis
     keys: tuple[str, str]
     writer: Writer
     led_at: Callable[[str], int | None]
+    told: Callable[[str], None]
 
     async def write(self, group: str, changes: GroupRows) -> bool:
         """A portion at a time; False: another node coordinates the group, and the rest is not
@@ -92,4 +93,5 @@ class FencedRows:
                 )
             if answer == _REFUSED:
                 return False
+            self.told(answer.decode())
         return True

@@ -4,9 +4,8 @@
 -- KEYS[2]  rows of members; KEYS[3] rows of groups; KEYS[4] the log of changes (change_log.py)
 -- ARGV     node, incarnation, virtual broker of the coordinator, the text of the change, how many entries the log keeps,
 --          then a table ('members', 'groups'), a verb ('set', 'delete'), a field and a text for each row
--- Answers  WRITTEN; REFUSED: the virtual broker has another owner, or another process is this node.
+-- Answers  the id of the log's new entry; REFUSED: the virtual broker has another owner, or another process is this node.
 
-local WRITTEN = 0
 local REFUSED = -1
 local row = redis.call('HGET', KEYS[1], 'node:' .. ARGV[1])
 if not row or string.match(row, '^(%S+) ') ~= ARGV[2] then
@@ -26,5 +25,4 @@ for at = 6, #ARGV, 4 do
 end
 local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 local before = last and last[1] or ''
-redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[5], '*', 'before', before, 'change', ARGV[4])
-return WRITTEN
+return redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[5], '*', 'before', before, 'change', ARGV[4])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,20 +72,25 @@ class SavedMembers:
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
         self._stored: dict[str, StoredGroup] | None = None  # None: not read yet
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
+        self._writing: Collection[str] = ()  # groups whose rows are on their way
         self._evicted: dict[str, set[str]] = {}  # whose rows are not deleted yet
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
 
-    def share(self, writer: Writer, led_at: Callable[[str], int | None]) -> None:
+    def share(
+        self,
+        writer: Writer,
+        led_at: Callable[[str], int | None],
+        told: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Several nodes read the rows; each writes those of the groups that it leads. `led_at`: by
-        which virtual broker; None: it does not.
+        which virtual broker; None: it does not. `told`: of each entry in the log of changes.
         """
-        self._fenced = FencedRows(self._redis, (_MEMBERS_KEY, _GROUPS_KEY), writer, led_at)
+        self._fenced = FencedRows(self._redis, (_MEMBERS_KEY, _GROUPS_KEY), writer, led_at, told)
 
-    def check(self, name: str) -> None:
-        """Raises TableUnavailable if another node writes the rows of this group."""
-        if self._fenced is not None and self._fenced.led_at(name) is None:
-            raise _led_elsewhere(name)
+    def writes(self, name: str) -> bool:
+        """Rows of the group are still to be written."""
+        return name in self._dirty or name in self._writing
 
     def changed(self, group: ShareGroup) -> None:
         self._dirty[group.name] = group
@@ -218,6 +223,15 @@ class SavedMembers:
         """Rows that differ from the stored ones. Until Redis has answered they count as unknown,
         so that a failure writes or deletes them again.
         """
+        self._writing = groups.keys()
+        try:
+            await self._write_changes(stored, groups)
+        finally:
+            self._writing = ()
+
+    async def _write_changes(
+        self, stored: dict[str, StoredGroup], groups: Mapping[str, ShareGroup | None]
+    ) -> None:
         members: dict[tuple[str, str], MemberRow] = {}
         epochs: dict[str, int] = {}
         gone: list[tuple[str, str]] = []

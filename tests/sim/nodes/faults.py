@@ -29,6 +29,7 @@ class Faults:
     die: float = 0.0  # per consumer
     stall: float = 0.0  # per delivery: the application is slow
     release: float = 0.0  # per record
+    members_lost: float = 0.0  # a fail-over of Redis lacks the last changes of members
 
 
 _STRONGEST = {
@@ -52,6 +53,7 @@ _STRONGEST = {
     "stall": 0.08,
     "release": 0.1,
 }
+_MEMBERS_LOST = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +76,16 @@ class Options:
 
 
 def draw(rng: Random) -> Options:
-    assert set(_STRONGEST) == {field.name for field in fields(Faults)}
+    assert {*_STRONGEST, "members_lost"} == {field.name for field in fields(Faults)}
     faults = {
         name: round(rng.random() * strongest, 4) if rng.random() < 0.5 else 0.0
         for name, strongest in _STRONGEST.items()
     }
+    later = Random(str(faults))  # the other draws of a seed are as they were before it
+    lost = later.random() * _MEMBERS_LOST if later.random() < 0.5 else 0.0
     nodes = rng.choice((1, 2, 2, 3, 3, 4))
     return Options(
-        faults=Faults(**faults),
+        faults=Faults(**faults, members_lost=lost),
         nodes=nodes,
         nodes_max=nodes + rng.choice((0, 1, 2)),
         brokers=rng.choice((1, 2, 3, 3)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -31,11 +32,15 @@ from tests.sim.nodes.timeline import Timeline
 
 T = TypeVar("T")
 TAKEN, STALE = -1, -2
-WRITTEN, REFUSED = 0, -1
+REFUSED = -1
 ANSWER_S_MAX = 5.0  # as the clients of gateway/node/redis_state.py
 QUICK_MS = 1.0
 LOST_IN_SILENCE = 0.3  # of the requests that were sent into a silent network
 
+KEPT = 10  # states of the last second
+
+_Rows = dict[bytes, bytes]
+_Shares = tuple[dict[str, _Rows], dict[str, list[tuple[bytes, _Rows]]]]
 Observer = Callable[
     [str, WindowKey, int, bool], None
 ]  # node, window, generation, whether it was taken
@@ -52,6 +57,29 @@ class SharedRedis:
         self.frozen = False
         self.held: list[Callable[[], None]] = []  # requests that wait for it to go on
         self.skew_us = 0
+        self._entries = 0  # of all streams
+        self._earlier: deque[tuple[int, _Shares]] = deque(maxlen=KEPT)
+        self._keep()
+
+    def _keep(self) -> None:
+        """As a replica has it that lags behind."""
+        rows = {name: dict(rows) for name, rows in self.hashes.items() if "share_" in name}
+        logs = {name: list(log) for name, log in self.streams.items()}
+        self._earlier.append((self.timeline.now_ms, (rows, logs)))
+        self.timeline.after(1_000 / KEPT, self._keep)
+
+    def lose_members(self, ms: int) -> None:
+        """A fail-over to a replica that lacks the last so many milliseconds of what nodes say of
+        their groups. All of it, if it lacks more than is kept.
+        """
+        for name in [name for name in self.hashes if "share_" in name]:
+            del self.hashes[name]
+        self.streams.clear()
+        known = [shares for at_ms, shares in self._earlier if at_ms <= self.timeline.now_ms - ms]
+        if known:
+            rows, logs = known[-1]
+            self.hashes |= {name: dict(of) for name, of in rows.items()}
+            self.streams |= {name: list(log) for name, log in logs.items()}
 
     def thaw(self) -> None:
         self.frozen = False
@@ -116,7 +144,7 @@ class SharedRedis:
         change: str,
         kept: str,
         *changes: str,
-    ) -> int:
+    ) -> int | bytes:
         """gateway/members/members.lua"""
         routing = self.hashes.get(key, {})
         row = routing.get(b"node:" + node.encode())
@@ -132,12 +160,12 @@ class SharedRedis:
         log = self.streams.get(log_key, [])
         before = log[-1][0] if log else b""
         self.add(log_key, {b"before": before, b"change": change.encode()}, int(kept))
-        return WRITTEN
+        return self.streams[log_key][-1][0]
 
     def add(self, key: str, fields: dict[bytes, bytes], kept: int) -> None:
         log = self.streams.setdefault(key, [])
-        last = int(log[-1][0].split(b"-")[1]) if log else 0
-        log.append((b"0-%d" % (last + 1), fields))
+        self._entries += 1  # the real ids are a clock's: none comes twice
+        log.append((b"0-%d" % self._entries, fields))
         del log[:-kept]
 
     def _view(self, rows: dict[bytes, bytes], gone_us: int) -> list[Any]:

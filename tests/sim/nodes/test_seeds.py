@@ -37,6 +37,7 @@ def test_seeds() -> None:
         "Undrain",
         "Place",
         "Leaves",
+        "MembersLost",
         "Partition NOT_LEADER_OR_FOLLOWER",
         "Heartbeat NOT_COORDINATOR",
     }

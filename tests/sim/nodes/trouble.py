@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.sim.nodes.process import Process
@@ -17,6 +18,7 @@ NAMES = "abcdefgh"  # of nodes
 class Trouble:
     def __init__(self, world: World) -> None:
         self.world = world
+        self._losses = Random(world.seed)
 
     def every_second(self) -> None:
         if self.world.calm:
@@ -77,6 +79,11 @@ class Trouble:
         if rng.random() < faults.redis_frozen and not redis.frozen:
             redis.frozen = True
             self._until(rng.randint(100, 9_000), "RedisFrozen", redis.thaw)
+
+        if self._losses.random() < faults.members_lost:
+            lost_ms = self._losses.choice((0, 100, 300, 1_000, 60_000))
+            self.world.note("MembersLost", f"{lost_ms} ms")
+            redis.lose_members(lost_ms)
 
     def _redis_up(self) -> None:
         self.world.redis.down = False

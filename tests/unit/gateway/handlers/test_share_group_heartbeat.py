@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from gateway.config.groups import GroupSection
-from tests.rig.node_parts import Node
+from gateway.core.wire.errors import ErrorCode
+from gateway.members.coordination import EveryGroup
+from tests.rig.node_parts import GROUP, Node
 from tests.rig.share_client import Client, ScriptedConnection, services
 from tests.rig.virtual_time import now_ms, run
 
@@ -29,5 +32,31 @@ def test_members_that_start_together_get_their_partitions_together() -> None:
             assert third["Assignment"]["TopicPartitions"] == [], "with its next heartbeat"
             beat = await clients[0].heartbeat(answers[0]["MemberEpoch"])
             assert beat["ErrorCode"] == 0
+
+    run(work())
+
+
+def test_a_join_that_waits_while_its_group_goes_to_another_node_is_sent_there() -> None:
+    """The member would be known to this node alone."""
+
+    class GivenUp(EveryGroup):
+        given_up = False
+
+        def leads(self, group: str) -> bool:  # noqa: ARG002
+            return not self.given_up
+
+    async def work() -> None:
+        async with Node(GroupSection(assignment_interval_ms=1_000)) as node:
+            coordination = GivenUp()
+            known = replace(services(node), coordination=coordination)
+
+            async def other_type_active(_: str) -> bool:
+                coordination.given_up = True
+                return False
+
+            known = replace(known, other_type_active=other_type_active)
+            answer = await Client(node, known, ScriptedConnection(1), "m1").heartbeat()
+            assert answer["ErrorCode"] == ErrorCode.NOT_COORDINATOR
+            assert node.groups.get(GROUP) is None
 
     run(work())

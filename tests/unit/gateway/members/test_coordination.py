@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from gateway.core.routing.ownership import Standing
-from gateway.members.change_log import Changes
-from gateway.members.coordination import SharedCoordination
+from gateway.core.share.membership import ShareMember
+from gateway.members.change_log import Changes, GroupChange
+from gateway.members.coordination import NotCoordinator, SharedCoordination
 from gateway.members.limits import COORDINATOR_KEPT_MS
+from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, Node
 from tests.rig.virtual_time import now_ms, run
 
@@ -40,26 +45,49 @@ class Kafka:
 
 
 class Owning:
-    """Virtual broker 1 is this node's."""
+    """Virtual broker 1 is this node's, until it is `lost`."""
 
     identity = ("n", "process")
 
-    def standing(self, broker: int | None) -> Standing:
-        return Standing.OWNED if broker == 1 else Standing.ELSEWHERE
+    def __init__(self) -> None:
+        self.owned = {1}
+        self.changed: Callable[[], None] = lambda: None
 
-    def on_change(self, callback: Any) -> None: ...
+    def standing(self, broker: int | None) -> Standing:
+        return Standing.OWNED if broker in self.owned else Standing.ELSEWHERE
+
+    def lost(self) -> None:
+        self.owned = set()
+        self.changed()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self.changed = callback
 
     def on_let_go(self, callback: Any) -> None: ...
 
     def look_soon(self) -> None: ...
 
 
-class NothingSaved:
-    def share(self, writer: Any, led_at: Any) -> None: ...
+class Saved:
+    """Rows of Redis, as `reload` and `reread` find them."""
 
-    async def reload(self) -> dict[str, Any]:
-        return {}
+    def __init__(self) -> None:
+        self.rows: dict[str, SavedGroup] = {}
+        self.meanwhile: Callable[[], None] = lambda: None
 
+    def share(self, writer: Any, led_at: Any, told: Any) -> None: ...
+
+    async def reload(self) -> dict[str, SavedGroup]:
+        return dict(self.rows)
+
+    async def reread(self, changes: Any) -> dict[str, SavedGroup | None]:
+        self.meanwhile()
+        return {name: self.rows.get(name) for name in changes}
+
+    def writes(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+    def changed(self, group: Any) -> None: ...
     def superseded(self, name: str) -> None: ...
 
 
@@ -71,30 +99,47 @@ class NobodyElse:
     async def tell(self, names: Any, connected: Any) -> None: ...
 
 
-class NoChanges:
+class Log:
+    """Gives each of `changes` once."""
+
+    def __init__(self) -> None:
+        self.changes: list[Changes] = []
+
     async def newest(self) -> str:
-        return ""
+        return "1-0"
 
     async def since(self, position: str) -> Changes:
-        return Changes(position)
+        return self.changes.pop(0) if self.changes else Changes(position)
+
+
+@dataclass
+class Site:
+    node: Node
+    kafka: Kafka = field(default_factory=Kafka)
+    owning: Owning = field(default_factory=Owning)
+    saved: Saved = field(default_factory=Saved)
+    log: Log = field(default_factory=Log)
+
+    def coordination(self) -> SharedCoordination:
+        return SharedCoordination(
+            self.node.evictions,
+            cast(Any, self.saved),
+            cast(Any, NoFilters()),
+            cast(Any, self.log),
+            cast(Any, NobodyElse()),
+            cast(Any, self.owning),
+            self.kafka,
+            now_ms,
+        )
 
 
 def test_a_coordinator_that_moved_is_found_though_no_member_says_so() -> None:
     """Members go on here until they are told otherwise, and the next node hears none of them."""
 
     async def work() -> None:
-        kafka = Kafka()
         async with Node() as node:
-            coordination = SharedCoordination(
-                node.evictions,
-                cast(Any, NothingSaved()),
-                cast(Any, NoFilters()),
-                cast(Any, NoChanges()),
-                cast(Any, NobodyElse()),
-                cast(Any, Owning()),
-                kafka,
-                now_ms,
-            )
+            site = Site(node)
+            kafka, coordination = site.kafka, site.coordination()
             await coordination.check(GROUP, 1)
             node.beat("m1")
             looks = asyncio.get_running_loop().create_task(coordination.follow_forever())
@@ -104,6 +149,71 @@ def test_a_coordinator_that_moved_is_found_though_no_member_says_so() -> None:
             kafka.coordinates = 2
             await asyncio.sleep(COORDINATOR_KEPT_MS / 1000)
             assert not coordination.leads(GROUP)
+            looks.cancel()
+
+    run(work())
+
+
+def saved_member(name: str) -> ShareMember:
+    return ShareMember(name, "c", "h", None, ("orders",), 1, 1, {}, 0)
+
+
+def test_a_change_that_came_while_the_group_was_given_up_is_not_passed_over() -> None:
+    """A node reads changes, leaves out that of a group which it leads, and loses the group before
+    it has noted how far it has read.
+    """
+
+    async def work() -> None:
+        async with Node() as node:
+            site = Site(node)
+            coordination = site.coordination()
+            await coordination.start()
+            await coordination.check(GROUP, 1)
+            node.beat("m1", fetches=False)
+            site.saved.rows[GROUP] = SavedGroup(2, [saved_member("m2")])  # by the next node
+            others = {GROUP: GroupChange({"m2"}), "another group": GroupChange({"m"})}
+            site.log.changes = [Changes("2-0", others, entries={"2-0"})]
+            site.saved.meanwhile = site.owning.lost
+            looks = asyncio.get_running_loop().create_task(coordination.follow_forever())
+            await asyncio.sleep(2)
+            assert not coordination.leads(GROUP)
+            assert node.groups.member(GROUP, "m2") is not None
+            looks.cancel()
+
+    run(work())
+
+
+def test_a_group_is_not_taken_by_a_node_that_loses_it_while_it_reads() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            site = Site(node)
+            coordination = site.coordination()
+            await coordination.start()
+            site.log.changes = [Changes("2-0", {"x": GroupChange({"m"})}, entries={"2-0"})]
+            site.saved.meanwhile = site.owning.lost
+            with pytest.raises(NotCoordinator):
+                await coordination.check(GROUP, 1)
+            assert not coordination.leads(GROUP)
+
+    run(work())
+
+
+def test_names_that_are_no_groups_are_not_remembered() -> None:
+    """Anybody may send heartbeats that are refused, under any name."""
+
+    async def work() -> None:
+        async with Node() as node:
+            coordination = Site(node).coordination()
+            await coordination.start()
+            await coordination.check(GROUP, 1)
+            node.beat("m1", fetches=False)
+            for at in range(10):
+                await coordination.check(f"name-{at}", 2)
+            looks = asyncio.get_running_loop().create_task(coordination.follow_forever())
+            await asyncio.sleep(2 * COORDINATOR_KEPT_MS / 1000)
+            assert coordination.leads(GROUP)
+            assert not any(coordination.leads(f"name-{at}") for at in range(10))
+            assert not coordination._asked_ms
             looks.cancel()
 
     run(work())
