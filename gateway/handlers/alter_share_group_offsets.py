@@ -12,6 +12,7 @@ from gateway.core.cluster.topology import Topic, TopicPartition
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.handlers.coordinating import send_on
 from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
 from gateway.operations.errors import OperationError
@@ -28,6 +29,7 @@ async def alter_share_group_offsets(
     try:
         answer = await _alter(offsets, authoriser, request.connection, body)
     except OperationError as error:
+        send_on(request.connection, error)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 

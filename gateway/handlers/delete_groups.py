@@ -13,6 +13,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.handlers.coordinating import send_on
 from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
 from gateway.operations.errors import OperationError
@@ -39,6 +40,7 @@ async def delete_groups(offsets: GroupOffsets, authoriser: Authoriser, request: 
         except UpstreamError:
             errors[name] = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         except OperationError as error:
+            send_on(connection, error)
             errors[name] = int(error.code)
     if others:
         errors |= await _delete_upstream(connection, version, others)

@@ -14,6 +14,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.handlers.coordinating import send_on
 from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
 from gateway.operations.errors import (
@@ -41,6 +42,7 @@ async def delete_share_group_offsets(
         else:
             answer = {"ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     except OperationError as error:
+        send_on(request.connection, error)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
     return encode_response(header.api_key, header.api_version, answer)
 

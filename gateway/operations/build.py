@@ -50,6 +50,7 @@ def build(
         saved_members=members.saved_members,
         filters=members.key_filters,
         owner=windows.windows.table.dependencies.owner,
+        coordination=members.coordination,
     )
     lags = Lags(offsets, OldestRecords(reading.reader.records.times), now_ms)
     histories = GroupHistories(lags, windows.flow, members.groups.get, now_ms)

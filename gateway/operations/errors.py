@@ -53,6 +53,13 @@ class StateUnavailable(OperationError):
     status = 503
 
 
+class NotCoordinated(OperationError):
+    """Another node coordinates the group; nothing has happened. Retriable, there."""
+
+    code = ErrorCode.NOT_COORDINATOR
+    status = 503
+
+
 class UpstreamRefused(OperationError):
     """Upstream's own word, passed on."""
 

@@ -44,12 +44,19 @@ from gateway.core.cluster.topology import (
     TopicPartition,
     Topology,
 )
+from gateway.core.share.errors import GroupError
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.members.coordination import Coordination, EveryGroup, NotCoordinator
 from gateway.members.groups import Groups
 from gateway.members.redis_table import TableUnavailable
-from gateway.operations.errors import GroupInUse, GroupUnknown, StateUnavailable
+from gateway.operations.errors import (
+    GroupInUse,
+    GroupUnknown,
+    NotCoordinated,
+    StateUnavailable,
+)
 from gateway.operations.limits import (
     CLAIMS_MAX,
     LOGGED_PLACES_MAX,
@@ -104,7 +111,6 @@ class OffsetCommits(Protocol):
 class SavedMemberRows(Protocol):
     """gateway.members.saved_members.SavedMembers"""
 
-    def check(self, name: str) -> None: ...
     async def forget(self, name: str) -> None: ...
 
 
@@ -133,6 +139,7 @@ class GroupOffsets:
     saved_members: SavedMemberRows
     filters: FilterRules
     owner: str
+    coordination: Coordination = field(default_factory=EveryGroup)
     _not_key_shared: set[str] = field(default_factory=set)  # groups that commit, and are not ours
 
     # --------------------------------------------------------------------------------- known groups
@@ -325,8 +332,15 @@ class GroupOffsets:
     @asynccontextmanager
     async def at_rest(self, name: str, chosen: Callable[[WindowKey], bool]) -> AsyncIterator[None]:
         """Inside the block the chosen windows are out of memory and nothing commits for them;
-        members that join meanwhile get windows after it. Raises GroupInUse.
+        members that join meanwhile get windows after it. Raises GroupInUse, NotCoordinated,
+        StateUnavailable.
         """
+        try:
+            await self.coordination.check(name, None)
+        except NotCoordinator as error:
+            raise NotCoordinated(str(error)) from error
+        except GroupError as error:
+            raise StateUnavailable(str(error)) from error
         with self.windows.frozen(name):
             async with self.committer.committing:
                 self.check_empty(name)
@@ -351,11 +365,6 @@ class GroupOffsets:
         """Deletes all the gateway knows of the group. To be called at rest. Raises
         StateUnavailable.
         """
-        try:
-            if self.groups.get(name) is not None:
-                self.saved_members.check(name)
-        except TableUnavailable as error:
-            raise StateUnavailable(str(error)) from error
         await self.forget_windows(name, lambda _: True)
         try:
             await self.filters.remove(name)

@@ -84,8 +84,6 @@ class Forgotten:
     names: list[str] = field(default_factory=list)
     failure: TableUnavailable | None = None
 
-    def check(self, name: str) -> None: ...
-
     async def forget(self, name: str) -> None:
         self.names.append(name)
 
