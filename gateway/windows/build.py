@@ -136,6 +136,7 @@ def _hear_of_groups(members: MembersRoom, windows: Windows) -> None:
     members.settings.on_change(windows.news.settings_changed)
     members.groups.on_topic_members(windows.news.membership_moved)
     members.groups.on_session_lost(windows.news.session_lost)
+    members.groups.on_forgotten(windows.news.group_forgotten)
     members.groups.on_forgotten(windows.table.parked.forget)
 
 

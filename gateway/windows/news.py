@@ -108,6 +108,11 @@ class WindowNews:
                 del table.added_from[place]
         self._member_changes.tell(moved, known)
 
+    def group_forgotten(self, group: str) -> None:
+        """Deleted, perhaps by another node: its windows are to leave nothing behind anew."""
+        for window in self._table.of_group(group):
+            self._table.drop(window.key)
+
     def settings_changed(self, group: str, section: GroupSection) -> None:
         for window in self._table.of_group(group):
             window.retune(section)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from dispatcher.core.life.life import Batch
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, Write
@@ -14,7 +15,12 @@ from gateway.windows.window import Window
 
 
 class Persister:
-    def __init__(self, dependencies: Dependencies) -> None:
+    """`when_gone`: hears of a window that the store has no more."""
+
+    def __init__(
+        self, dependencies: Dependencies, when_gone: Callable[[Window], None] | None = None
+    ) -> None:
+        self._when_gone = when_gone
         self.lost = False  # the store has lost a window: all ask it with the next commit
         self._dependencies = dependencies
         self._unpersisted: dict[Window, None] = {}
@@ -73,6 +79,8 @@ class Persister:
             self._dependencies.owners.look_soon()
             self._dependencies.upstream.request_refresh()
         window.perform(commands)
+        if isinstance(error, WindowGone) and self._when_gone is not None:
+            self._when_gone(window)
 
     async def _apply(self, writes: list[Write]) -> list[StoreError | None]:
         """Tries failed writes once more: a Redis that was restarted leaves a dead connection, and

@@ -232,6 +232,13 @@ class WindowTable:
         for callback in self._on_dropped:
             callback(window)
 
+    def drop_unused(self, window: Window) -> None:
+        """The store has lost the window, or another node has deleted its group. Without members it
+        is not made anew: that would bring the group back.
+        """
+        if not self._has_members(window):
+            self.drop(window.key)
+
     @contextmanager
     def frozen(self, group: str) -> Iterator[None]:
         """No window of the group opens inside the block; members that fetch meanwhile get theirs

@@ -26,7 +26,7 @@ class Windows:
         key_filters_loaded: Callable[[], bool],
     ) -> None:
         groups = evictions.groups
-        self.persister = Persister(dependencies)
+        self.persister = Persister(dependencies, lambda window: self.table.drop_unused(window))
         self.table = WindowTable(
             dependencies,
             groups,

@@ -259,8 +259,7 @@ class Node:
         self.unwatched: list[str] = []
         self.watched: list[str] = []
         self.filters: tuple[bytes, ...] = ()  # of every member
-        self.connections = 0
-        self.refreshes_requested = 0
+        self.connections = self.refreshes_requested = 0
         self.ready = ReadySignals()
         self.owners = owners or Alone()
         self.tasks = asyncio.TaskGroup()
@@ -299,6 +298,7 @@ class Node:
         self.groups.on_session_lost(self.windows.news.session_lost)
         self.groups.on_change(self.changed.append)
         self.groups.on_forgotten(self.settings.forget)
+        self.groups.on_forgotten(self.windows.news.group_forgotten)
         self._background: list[asyncio.Task[None]] = []
 
     @property

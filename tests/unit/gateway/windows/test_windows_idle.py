@@ -65,3 +65,30 @@ def test_members_that_come_while_idle_windows_are_closed_keep_theirs(
             assert [window.key.partition for window in node.windows.table.all()] == [0, 1, 2]
 
     run(work())
+
+
+def test_windows_of_a_group_that_another_node_deletes_leave_nothing_behind() -> None:
+    """They stay in memory for a while without members. Written anew, they would bring the group
+    back, with a position.
+    """
+
+    async def work() -> None:
+        async with Node(topology=topology(3)) as node:
+            node.beat()
+            await settle()
+            node.beat("m1", -1)
+            assert len(node.windows.table.all()) == 3
+            for window in node.windows.table.all():
+                await node.store.delete(window.key)
+            await node.windows.committer.commit()  # before the node has heard of it
+            await asyncio.sleep(1)
+            assert node.stored == {}
+            node.commits.committed.clear()
+            node.beat("m2")
+            await settle()
+            assert len(node.stored) == 3, "a new group of that name"
+            node.beat("m2", -1)
+            node.groups.drop_copy(GROUP, now_ms())
+            assert node.windows.table.all() == []
+
+    run(work())
