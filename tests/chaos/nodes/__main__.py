@@ -3,7 +3,8 @@ under load, with stock clients of all three makers (franz-go where Go is install
 restarted in turn, killed, stopped for 20 s and cut off, while one is added and removed, and while
 Redis is restarted and frozen.
 
-Nothing may be lost, come out of order, overlap, or come again after an answered acknowledgement.
+Nothing may be lost, come out of order, overlap, or come again after an answered acknowledgement,
+and no member may be without work afterwards.
 The bars of pauses are printed beside the figures. Evidence of a run that failed stays in
 build/chaos/nodes.
 """
@@ -96,6 +97,8 @@ def _played(director: Director, load: Load, options: argparse.Namespace) -> Verd
                     director.play(act)
                     load.wait_until_current()  # else the next rest is none
                     director.rest(REST_S / 2)
+        director.rest(REST_S)
+        director.look_for_silent()
     return load.finish()
 
 
@@ -121,15 +124,17 @@ def _report(verdict: Verdict, director: Director) -> bool:
         for line in node.log_text().splitlines()
         if "Traceback" in line or "dispatcher_bug" in line or "handler_failed" in line
     ]
-    for line in (*verdict.faults[:8], *bugs[:8]):
+    silent = [f"{member} got nothing any more" for member in director.silent]
+    for line in (*verdict.faults[:8], *bugs[:8], *silent):
         console.print(line, markup=False)
-    said = "ok" if verdict.passed and not bugs else "VIOLATED"
+    passed = verdict.passed and not bugs and not silent
+    said = "ok" if passed else "VIOLATED"
     console.print(
         f"{verdict.records} records, {verdict.again} again ({verdict.confirmed_again} of them after"
         f" an answered acknowledgement), {verdict.lost} lost, {verdict.reordered} keys out of"
         f" order: {said}"
     )
-    return verdict.passed and not bugs
+    return passed
 
 
 def _p99s_ms(costs: Sequence[Cost], act: str) -> dict[str, float]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from tests.chaos.nodes.load import Load
 from tests.chaos.nodes.site import Nodes
 from tests.chaos.site import pause_ms
+from tests.rig.gateway_process import GatewayProcess
 from tests.rig.patience import wait_until
 
 STILL_S, SILENT_S, FROZEN_S = 20, 10, 4
+GONE_S, AT_WORK_S = 60, 10  # longer than the session of a member, 45 s; all have work by its end
 BEFORE_NS = 1_000_000_000  # records of the last second of a rest may wait for the act behind it
 RECORDS_AFTER = 20  # of each partition: then an act is over
 
@@ -47,11 +49,12 @@ class Director:
         self.names = names
         self.spare = spare
         self.spans: list[Span] = []
+        self.silent: list[str] = []  # members that an act has left without work
         self.dice = random.Random(seed)
 
     ACTS = (
         *("rolling", "kill", "drain", "move", "still"),
-        *("silent_redis", "silent_clients", "add", "redis", "frozen"),
+        *("silent_redis", "silent_clients", "add", "redis", "frozen", "gone"),
     )
 
     def play(self, act: str) -> None:  # noqa: C901 - one case each
@@ -65,6 +68,9 @@ class Director:
                 self._restart(victim)
             case "kill":
                 self._span("kill -9", victim, node.kill, self.names.replace(victim, ""))
+                self._span("start", victim, node.start, self.names)
+            case "gone":
+                self._span("gone", victim, lambda: self._gone(node), "")
                 self._span("start", victim, node.start, self.names)
             case "drain":
                 rest = self.names.replace(victim, "")
@@ -137,6 +143,14 @@ class Director:
             pause_ms(seconds * 1000)
         finally:
             os.kill(pid, signal.SIGCONT)
+
+    def _gone(self, node: GatewayProcess) -> None:
+        node.kill()
+        pause_ms(GONE_S * 1000)
+        self.look_for_silent()
+
+    def look_for_silent(self) -> None:
+        self.silent += self.load.silent(AT_WORK_S)
 
     def _silent(self, way: str) -> None:
         proxies = self.nodes.proxies

@@ -106,6 +106,15 @@ class Load:
 
         wait_until(enough, what=f"{count} more records of each partition", deadline_s=90)
 
+    def silent(self, seconds: float) -> list[str]:
+        """The members that got nothing in these last seconds, in which all have had keys."""
+        since_ns = time.monotonic_ns() - int(seconds * 1e9)
+        return [
+            member.name
+            for member in self.members
+            if not member.deliveries or member.deliveries[-1].at_ns < since_ns
+        ]
+
     def wait_until_current(self) -> None:
         """No partition has a backlog: all but the records of the last second have come."""
         last_second = self.per_second * self.partitions
