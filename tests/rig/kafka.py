@@ -26,6 +26,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.patience import wait_until
 
 ANSWER_S_MAX = 30.0
+NEWEST = "4.4.0"  # of Kafka, beside the usual one; the first with dead letter queues (KIP-1191)
 LINGER_MS = 60_000  # longer than handing over any number of records takes
 
 # Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat,

@@ -14,8 +14,8 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.rig.certificates import EC, Authority, Issued
 from tests.rig.gateway_process import GatewayProcess
+from tests.rig.kafka import NEWEST as NEWEST
 
-NEWEST = "4.4.0"  # of Kafka, beside the usual one
 Way = Literal["direct", "through"]
 WAYS: tuple[Way, Way] = ("direct", "through")
 # Beside what each suite asks for: nothing here is quicker than Kafka's own defaults.

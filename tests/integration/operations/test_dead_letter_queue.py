@@ -28,6 +28,7 @@ from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import (
     ANSWER_S_MAX,
+    NEWEST,
     QUICK_TURNS,
     create_topic,
     delete_topic,
@@ -43,7 +44,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.deep]
 FreshName = Callable[[str], str]
 Letter = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
-NEWEST = "4.4.0"
 TOPIC, COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
 AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"

@@ -5,6 +5,7 @@ client's own identity. Kafka's stock tool as three users, against a broker with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,18 @@ def login(user: str) -> str:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[tuple[KafkaCluster, str]]:
+    with guarded_kafka() as (cluster, address):
+        create_topic(cluster.bootstrap_servers, TOPIC)
+        produce(cluster.bootstrap_servers, TOPIC, [(b"k", b"v")] * 5)
+        allow(cluster, "owner", AclOperation.READ, AclOperation.DELETE)
+        allow(cluster, "looker", AclOperation.DESCRIBE)
+        yield cluster, address
+
+
+@contextmanager
+def guarded_kafka(
+    libs: Path | None = None, share_version: int = 1
+) -> Iterator[tuple[KafkaCluster, str]]:
     """A broker with an authorizer, and the address of its SASL listener."""
     first = free_ports(3)
     plain, controller, guarded = first, first + 1, first + 2
@@ -62,11 +75,9 @@ def guarded() -> Iterator[tuple[KafkaCluster, str]]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:keyway",
     }
-    with KafkaCluster(1, properties=properties, ports=(plain,)) as cluster:
-        create_topic(cluster.bootstrap_servers, TOPIC)
-        produce(cluster.bootstrap_servers, TOPIC, [(b"k", b"v")] * 5)
-        allow(cluster, "owner", AclOperation.READ, AclOperation.DELETE)
-        allow(cluster, "looker", AclOperation.DESCRIBE)
+    with KafkaCluster(
+        1, share_groups=share_version, properties=properties, ports=(plain,), libs=libs
+    ) as cluster:
         yield cluster, f"127.0.0.1:{guarded}"
 
 
