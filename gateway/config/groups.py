@@ -161,8 +161,9 @@ class GroupSection(Section):
 
     def with_queue(self, queue: DeadLetterQueue) -> GroupSection:
         """While Kafka's configs name a queue, all poison of the group goes there, as in Kafka."""
-        all_there: dict[str, object] = dict.fromkeys(QUEUE_DECIDES[:2], PoisonPolicy.DEAD_LETTER)
-        section = self.model_copy(update=all_there | {QUEUE_DECIDES[2]: queue.topic})
+        there = PoisonPolicy.DEAD_LETTER
+        decided = dict(zip(QUEUE_DECIDES, (there, there, queue.topic), strict=True))
+        section = self.model_copy(update=decided)
         section._queue = queue
         return section
 

@@ -82,6 +82,7 @@ class DeadLetters:
         self._producer: LetterProducer | None = None
         self._changing = asyncio.Lock()
         self._parts = asyncio.Semaphore(DEAD_LETTER_PARTS_MAX)
+        self._slots = list(range(DEAD_LETTER_PARTS_MAX))  # of parts that are not under way
         self._closed = False
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
 
@@ -118,12 +119,16 @@ class DeadLetters:
             async with self._parts:
                 if queue is None:
                     durable += await self._write_part(group, source, topic, part)
-                else:
-                    durable += await self._write_to_queue(group, source, queue, part)
+                    continue
+                slot = self._slots.pop()
+                try:
+                    durable += await self._write_to_queue(group, source, queue, part, slot)
+                finally:
+                    self._slots.append(slot)
         return durable
 
     async def _write_to_queue(
-        self, group: str, source: Source, queue: DeadLetterQueue, part: WriteDeadLetters
+        self, group: str, source: Source, queue: DeadLetterQueue, part: WriteDeadLetters, slot: int
     ) -> list[bool]:
         """As `_write_part`. Of a record that is no longer in the log the letter has the place."""
         found: dict[int, Record] = {}
@@ -143,7 +148,9 @@ class DeadLetters:
                 part.offsets[:count], part.deliveries, part.reasons, strict=False
             )
         ]
-        outcomes = await write_to_queue(self._upstream, queue.topic, source.tp.partition, letters)
+        outcomes = await write_to_queue(
+            self._upstream, queue.topic, source.tp.partition, letters, slot
+        )
         failures = [reason for reason in outcomes if reason is not None]
         if failures:
             self._not_written(group, queue.topic, len(failures), failures[0])

@@ -24,6 +24,7 @@ DEAD_LETTERS_AT_ONCE = 500
 DEAD_LETTER_PART_BYTES_MAX = 8 * 1024 * 1024
 DEAD_LETTER_PARTS_MAX = 4  # at once, of all partitions; the others wait
 DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides about the size, not we
+QUEUE_ANSWER_MS_MAX = 20_000  # to a write: the broker gives up before, and says so
 PRODUCER_START_S_MAX = 30.0  # a broker that does not answer takes 15 s of it
 PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 PRODUCER_GIVE_UP_S_MAX = 1.0  # until its tasks have ended, and then its connections

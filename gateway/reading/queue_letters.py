@@ -23,14 +23,15 @@ from gateway.core.share.dead_letter_queue import (
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Record, build
-from gateway.reading.limits import DEAD_LETTER_WRITE_MS_MAX
+from gateway.reading.limits import DEAD_LETTER_WRITE_MS_MAX, QUEUE_ANSWER_MS_MAX
 from gateway.reading.record_times import TIMES_LANE
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.configs import broker_config, topic_config
 from gateway.upstream.errors import Refused, UpstreamError
 
-# A write waits for the replicas: it must not hold up what else is asked of that broker.
-LETTERS_LANE = TIMES_LANE + 1
+# A write waits for the replicas, and holds up all behind it on its connection: each of those that
+# are under way has its own.
+FIRST_LETTERS_LANE = TIMES_LANE + 1
 _ALL_IN_SYNC = -1
 _BY_THE_BROKER = -1  # the count of partitions and of replicas
 
@@ -40,15 +41,17 @@ class NotWritable(UpstreamError):
 
 
 async def write_to_queue(
-    upstream: Upstream, topic: str, origin_partition: int, letters: Sequence[Record]
+    upstream: Upstream, topic: str, origin_partition: int, letters: Sequence[Record], slot: int
 ) -> list[str | None]:
-    """One answer per letter: None once it is on all in-sync replicas, else the reason."""
+    """One answer per letter: None once it is on all in-sync replicas, else the reason. `slot`: from
+    0, of the write among those under way.
+    """
     done: list[str | None] = []
     try:
         known, bytes_max = await _writable(upstream, topic)
         partition = origin_partition % len(known.partitions)
         for batch in batches(letters, bytes_max):
-            await _write(upstream, known, partition, build(batch, base_offset=0))
+            await _write(upstream, known, partition, build(batch, base_offset=0), slot)
             done += [None] * len(batch)
     except UpstreamError as error:
         return done + [str(error)] * (len(letters) - len(done))
@@ -88,7 +91,7 @@ async def _create(upstream: Upstream, name: str) -> None:
         raise Refused(code, "its creation")
 
 
-async def _write(upstream: Upstream, topic: Topic, partition: int, batch: bytes) -> None:
+async def _write(upstream: Upstream, topic: Topic, partition: int, batch: bytes, slot: int) -> None:
     """Raises UpstreamError."""
     row = {"Index": partition, "Records": batch}
     data = {"Name": topic.name, "TopicId": topic.topic_id, "PartitionData": [row]}
@@ -96,8 +99,8 @@ async def _write(upstream: Upstream, topic: Topic, partition: int, batch: bytes)
         ApiKey.PRODUCE,
         {"Acks": _ALL_IN_SYNC, "TimeoutMs": DEAD_LETTER_WRITE_MS_MAX, "TopicData": [data]},
         broker_id=topic.partitions[partition].leader,
-        lane=LETTERS_LANE,
-        timeout_ms=DEAD_LETTER_WRITE_MS_MAX,
+        lane=FIRST_LETTERS_LANE + slot,
+        timeout_ms=QUEUE_ANSWER_MS_MAX,
     )
     told = answer["Responses"][0]["PartitionResponses"][0]
     if told["ErrorCode"]:

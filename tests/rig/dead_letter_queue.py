@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,6 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import Record, read_records
 from gateway.core.wire.schema import Message
-from gateway.reading.queue_letters import LETTERS_LANE
 from gateway.upstream.configs import RESOURCE_BROKER
 
 QUEUE = "dlq.orders"
@@ -25,6 +25,8 @@ class QueueKafka:
         self.topic: dict[str, str] | None = {ENABLED: "true", BYTES_MAX: "1000000"}
         self.refusals: dict[ApiKey, list[ErrorCode]] = {}
         self.created: list[Message] = []
+        self.gate: asyncio.Event | None = None  # writes wait for it
+        self.lanes: list[int] = []  # of the writes
         self.written: list[tuple[int, list[Record]]] = []
 
     async def refresh(self, topics: Iterable[str]) -> Topology:
@@ -50,7 +52,9 @@ class QueueKafka:
                 return {"Topics": [{"ErrorCode": code}]}
             case ApiKey.PRODUCE:
                 assert where["broker_id"] == 1
-                assert where["lane"] == LETTERS_LANE
+                self.lanes.append(where["lane"])
+                if self.gate is not None:
+                    await self.gate.wait()
                 assert body["Acks"] == -1
                 (data,) = body["TopicData"]
                 assert (data["Name"], data["TopicId"]) == (QUEUE, b"q" * 16)

@@ -15,8 +15,10 @@ from gateway.core.share.dead_letter_queue import ENABLED, DeadLetterQueue
 from gateway.core.wire.records import Record, build
 from gateway.group_log import GroupLog
 from gateway.reading.dead_letters import DeadLetters
+from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
 from gateway.upstream.errors import Unreachable, UpstreamError
 from tests.rig.dead_letter_queue import QUEUE, QueueKafka
+from tests.rig.virtual_time import run, settle
 
 ORDERS = Source(TopicPartition("orders", bytes(16), 0), 1)
 M = MemberId("m")
@@ -99,3 +101,23 @@ def test_more_letters_than_are_written_at_once(copies: bool) -> None:
     offsets = list(range(1_201))
     assert write(kafka, Log(*offsets), offsets, copies=copies)[0] == [True] * 1_201
     assert [int(offset or b"") for offset, _ in told(kafka)] == offsets
+
+
+def test_writes_that_are_under_way_have_a_connection_each() -> None:
+    """A write that waits for its replicas holds up all behind it on its connection."""
+
+    async def work() -> None:
+        kafka = QueueKafka()
+        kafka.gate = asyncio.Event()
+        letters = DeadLetters(cast(Any, kafka), cast(Any, Log()), GroupLog(lambda: 0), lambda: 7)
+        effect = WriteDeadLetters([0], [1], [Reason.REJECTED], [M])
+        queue = DeadLetterQueue(QUEUE, copies=False)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(DEAD_LETTER_PARTS_MAX + 2):
+                tasks.create_task(letters.write_offsets("g", ORDERS, QUEUE, effect, queue))
+            await settle()
+            assert len(set(kafka.lanes)) == len(kafka.lanes) == DEAD_LETTER_PARTS_MAX
+            kafka.gate.set()
+        assert len(kafka.written) == DEAD_LETTER_PARTS_MAX + 2
+
+    run(work())

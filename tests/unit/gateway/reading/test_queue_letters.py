@@ -18,7 +18,7 @@ LETTERS = [Record(0, 5, None, None, [("n", b"%d" % at)]) for at in range(3)]
 
 
 def write(kafka: QueueKafka, origin_partition: int = 3) -> list[str | None]:
-    return asyncio.run(write_to_queue(cast(Any, kafka), QUEUE, origin_partition, LETTERS))
+    return asyncio.run(write_to_queue(cast(Any, kafka), QUEUE, origin_partition, LETTERS, 0))
 
 
 @pytest.mark.parametrize(("origin", "partition"), [(0, 0), (1, 1), (2, 0), (3, 1)])
