@@ -224,7 +224,7 @@ def test_bad_values_are_refused_in_kafkas_own_words(
 def test_kafka_itself_archives_poison_that_its_queue_cannot_take(
     newest: KafkaCluster, fresh_name: FreshName, librdkafka_host: ShareHost
 ) -> None:
-    """The oracle of the next test, and the one point where Keyway differs."""
+    """The oracle of the next test: here Keyway differs."""
     broker = newest.bootstrap_servers
     name, group = fresh_name("orders"), fresh_name("kafkas")
     create_topic(broker, name)
