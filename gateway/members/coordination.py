@@ -54,6 +54,7 @@ class Coordinators(Protocol):
     """gateway.upstream.cluster.Upstream"""
 
     def coordinator(self, group: str) -> Awaitable[int]: ...
+    def known_coordinator(self, group: str) -> int | None: ...
     def forget_coordinator(self, group: str) -> None: ...
     def look_for_coordinators(self, groups: Sequence[str]) -> Awaitable[None]: ...
     def request_refresh(self) -> None: ...
@@ -111,6 +112,7 @@ class SharedCoordination:
         self._unused_ms: dict[str, int] = {}  # since when a name that is led is no group
         self._position: str | None = None  # in the log of changes; None: all rows are to be read
         self._told: set[str] = set()  # entries of this node there, which it has not read yet
+        self._awaited_s = 0.0  # until then nobody reads because a member is awaited
         self._reading = asyncio.Lock()
         self._look = asyncio.Event()
         groups.leads = self.leads
@@ -150,11 +152,15 @@ class SharedCoordination:
     async def await_member(self, group: str, member_id: str) -> None:
         if self.leads(group):
             return
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(COPY_WAIT_S_MAX):
                 while self._groups.member(group, member_id) is None:
-                    await self._read()
-                    await asyncio.sleep(COPY_LOOK_MS / 1000 / 4)
+                    if loop.time() >= self._awaited_s:  # one reads for all that wait
+                        self._awaited_s = loop.time() + COPY_LOOK_MS / 1000 / 4
+                        await self._read()
+                    else:
+                        await asyncio.sleep(COPY_LOOK_MS / 1000 / 16)
         except (TimeoutError, TableUnavailable):
             return  # it is told that it is no member
 
@@ -253,14 +259,15 @@ class SharedCoordination:
             self._upstream.request_refresh()
 
     async def _review(self) -> None:
-        """Which groups are this node's, by their coordinators?"""
+        """Which groups are this node's, by their coordinators? Does not wait for one that Kafka
+        does not name: that can take as long as a broker is away.
+        """
         names = self._groups.names()
         self._drop_unused(self._now_ms())
-        await self._doubt_oldest(names)
+        await self._look_for_coordinators(names)
         for name in names:
-            try:
-                coordinator = await self._upstream.coordinator(name)
-            except UpstreamError:
+            coordinator = self._upstream.known_coordinator(name)
+            if coordinator is None:
                 continue
             standing = self._owners.standing(coordinator)
             if standing is Standing.OWNED and name not in self._led:
@@ -283,13 +290,19 @@ class SharedCoordination:
             if now_ms - since_ms >= COORDINATOR_KEPT_MS and not self._saved.writes(name):
                 del self._led[name]
 
-    async def _doubt_oldest(self, names: list[str]) -> None:
-        """Asks anew for the coordinators that were asked for long ago, some at a time. Two nodes
-        with different answers would both take themselves for the one that hears the members.
+    async def _look_for_coordinators(self, names: list[str]) -> None:
+        """Asks for the coordinators that are not known, or were asked for long ago, some at a time.
+        Two nodes with different answers would both take themselves for the one that hears the
+        members.
         """
         now_ms, known_ms = self._now_ms(), self._known_ms
         self._known_ms = known_ms = {name: known_ms.get(name, now_ms) for name in names}
-        old = [name for name in names if now_ms - known_ms[name] >= COORDINATOR_KEPT_MS]
+        old = [
+            name
+            for name in names
+            if now_ms - known_ms[name] >= COORDINATOR_KEPT_MS
+            or self._upstream.known_coordinator(name) is None
+        ]
         doubted = nsmallest(COORDINATORS_ASKED_AT_ONCE, old, key=known_ms.__getitem__)
         known_ms |= dict.fromkeys(doubted, now_ms)
         await self._upstream.look_for_coordinators(doubted)

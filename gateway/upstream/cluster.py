@@ -225,10 +225,15 @@ class Upstream:
 
     # --------------------------------------------------------------------------------- coordinators
 
+    def known_coordinator(self, group: str) -> int | None:
+        """The broker that is remembered; it may be another one since."""
+        known = self._coordinators.get(group)
+        return known if known in self.topology.brokers else None
+
     async def coordinator(self, group: str) -> int:
         """The broker that coordinates `group` (remembered). Raises UpstreamError."""
-        known = self._coordinators.get(group)
-        if known is not None and known in self.topology.brokers:
+        known = self.known_coordinator(group)
+        if known is not None:
             return known
         deadline = _loop_time() + self.settings.request_timeout_ms / 1000
         while True:
@@ -266,7 +271,10 @@ class Upstream:
             found = await self._find_coordinators(groups)
         except UpstreamError:
             return
-        self._coordinators |= {name: broker for name, (code, broker) in found.items() if code == 0}
+        brokers = {name: broker for name, (code, broker) in found.items() if code == 0}
+        self._coordinators |= brokers
+        if not self.topology.brokers.keys() >= set(brokers.values()):
+            self.request_refresh()
 
     def forget_coordinator(self, group: str) -> None:
         """The coordinator answered NOT_COORDINATOR, or not at all."""

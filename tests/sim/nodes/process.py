@@ -76,6 +76,9 @@ class Cluster:
 
     def unwatch(self, topics: Iterable[str]) -> None: ...
 
+    def known_coordinator(self, group: str) -> int | None:
+        return self._coordinators.get(group)
+
     async def coordinator(self, group: str) -> int:
         if group not in self._coordinators:
             await asyncio.sleep(0.001)

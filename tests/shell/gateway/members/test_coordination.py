@@ -42,6 +42,9 @@ class Kafka:
     async def coordinator(self, group: str) -> int:  # noqa: ARG002
         return BROKER
 
+    def known_coordinator(self, group: str) -> int | None:  # noqa: ARG002
+        return BROKER
+
     def forget_coordinator(self, group: str) -> None: ...
     async def look_for_coordinators(self, groups: Sequence[str]) -> None: ...
     def request_refresh(self) -> None: ...

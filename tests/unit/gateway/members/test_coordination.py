@@ -33,6 +33,9 @@ class Kafka:
             self._known[group] = self.coordinates
         return self._known[group]
 
+    def known_coordinator(self, group: str) -> int | None:
+        return self._known.get(group)
+
     def forget_coordinator(self, group: str) -> None:
         self._known.pop(group, None)
 
@@ -104,11 +107,13 @@ class Log:
 
     def __init__(self) -> None:
         self.changes: list[Changes] = []
+        self.asked = 0
 
     async def newest(self) -> str:
         return "1-0"
 
     async def since(self, position: str) -> Changes:
+        self.asked += 1
         return self.changes.pop(0) if self.changes else Changes(position)
 
 
@@ -215,5 +220,49 @@ def test_names_that_are_no_groups_are_not_remembered() -> None:
             assert not any(coordination.leads(f"name-{at}") for at in range(10))
             assert not coordination._asked_ms
             looks.cancel()
+
+    run(work())
+
+
+def test_groups_without_a_coordinator_keep_nobody_waiting() -> None:
+    """While a broker is away, Kafka may have none for some groups; members of all others go on."""
+
+    class Nobody(Kafka):
+        async def coordinator(self, group: str) -> int:
+            return await super().coordinator(group) if group == GROUP else await asyncio.Future()
+
+        async def look_for_coordinators(self, groups: Sequence[str]) -> None:
+            await super().look_for_coordinators([name for name in groups if name == GROUP])
+
+    async def work() -> None:
+        async with Node() as node:
+            site = Site(node, Nobody())
+            coordination = site.coordination()
+            site.saved.rows["lost"] = SavedGroup(1, [saved_member("m")])
+            await coordination.start()
+            looks = asyncio.get_running_loop().create_task(coordination.follow_forever())
+            await asyncio.sleep(2)
+            site.saved.rows["other"] = SavedGroup(1, [saved_member("m3")])
+            others = {"other": GroupChange({"m3"})}
+            site.log.changes = [Changes("2-0", others, entries={"2-0"})]
+            await asyncio.sleep(2)
+            assert node.groups.member("other", "m3") is not None
+            looks.cancel()
+
+    run(work())
+
+
+def test_many_that_wait_for_their_member_ask_redis_as_often_as_one() -> None:
+    """Anybody may fetch as a member that never was, on as many connections as he gets."""
+
+    async def work() -> None:
+        async with Node() as node:
+            site = Site(node)
+            coordination = site.coordination()
+            await coordination.start()
+            await asyncio.gather(
+                *(coordination.await_member(GROUP, f"never-{at}") for at in range(100))
+            )
+            assert 8 <= site.log.asked <= 20
 
     run(work())
