@@ -136,6 +136,9 @@ class Server:
     def on_metadata(self, callback: Callable[[int, Message], None]) -> None:
         self.told_metadata = callback
 
+    def forget_coordinators(self, forgotten: object) -> None:
+        """The simulated clients take their coordinator's address from each answer."""
+
     async def serve(self) -> None:
         self.listens = True
 
@@ -167,6 +170,7 @@ class Line(ScriptedConnection):
 
     def __init__(self, process: Process, number: int, broker: int) -> None:
         super().__init__(number, broker)
+        self.facts.since_ms = process.now_ms()
         self.process = process
         self.requests: set[asyncio.Task[bytes]] = set()
         self.broken = False  # as the client sees it
