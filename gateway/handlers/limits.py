@@ -31,6 +31,10 @@ NO_ROOM_S = 0.1
 SHARE_FETCH_WAIT_MS_MAX = 60_000  # a client asks for 500 ms; beyond a minute it is no long poll
 ACKNOWLEDGE_WAIT_S_MAX = 5.0  # for windows that are away; a client waits 30 s for its answer
 
+# A node that does not hear of the others sends its clients to look for them, each so often: while
+# Redis is away for all, they come back.
+UNHEARD_MS = 5_000
+
 # Ids of members are UUIDs that clients make up: 22 to 36 characters. They are kept, saved and
 # logged with each join, as are the names of groups and clients and the rack.
 MEMBER_ID_CHARS_MAX = 255

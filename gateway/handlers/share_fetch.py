@@ -62,6 +62,7 @@ from gateway.handlers.share_requests import (
     authorise_group,
     denied_topics,
     is_elsewhere,
+    is_unheard,
     locate,
 )
 from gateway.listen.answering import Request
@@ -307,6 +308,10 @@ class _ShareFetch:
         wait_ms = min(max(self.body["MaxWaitMs"], 0), SHARE_FETCH_WAIT_MS_MAX)
         if any(part.error for part in self.parts.values()):
             wait_ms = 0  # the client has to hear at once that it must look for another leader
+        if wait_ms and is_unheard(services, self.request.connection):
+            for key in session.partitions:
+                self._part(key).error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return
         deadline = loop.time() + wait_ms / 1000
         with services.ready.watch(session.group, session.member_id, session.key[0]) as signal:
             # Whatever came before this signal is found now.

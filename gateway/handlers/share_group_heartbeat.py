@@ -30,8 +30,8 @@ from gateway.handlers.limits import (
     RACK_ID_CHARS_MAX,
     SUBSCRIBED_TOPICS_MAX,
 )
-from gateway.handlers.share_requests import ShareServices, authorise_group
-from gateway.listen.answering import Request
+from gateway.handlers.share_requests import ShareServices, authorise_group, is_unheard
+from gateway.listen.answering import Client, Request
 from gateway.members.coordination import NotCoordinator
 from gateway.upstream.errors import UpstreamError
 
@@ -69,12 +69,7 @@ async def share_group_heartbeat(services: ShareServices, request: Request) -> by
 
 async def _heartbeat(services: ShareServices, request: Request, body: Message) -> Message:
     group, member_id = await authorise_group(services, request.connection, body)
-    try:
-        await services.coordination.check(group, request.connection.broker_id)
-    except NotCoordinator:
-        # Its next one comes over a connection to the owner, which has the same broker id.
-        request.connection.drain()
-        raise
+    await _check_coordinator(services, request.connection, group)
     topics = body["SubscribedTopicNames"]
     if topics is not None and len(topics) > SUBSCRIBED_TOPICS_MAX:
         raise InvalidRequest(
@@ -128,6 +123,18 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
         "HeartbeatIntervalMs": 0 if answer.member_epoch == LEAVE_EPOCH else interval_ms,  # as Kafka
         "Assignment": None if answer.assignment is None else assignment_row(answer.assignment),
     }
+
+
+async def _check_coordinator(services: ShareServices, connection: Client, group: str) -> None:
+    """Raises GroupError."""
+    try:
+        if is_unheard(services, connection):
+            raise NotCoordinator("Another node may coordinate the group: this one hears of none.")
+        await services.coordination.check(group, connection.broker_id)
+    except NotCoordinator:
+        # Its next one comes over a connection to the owner, which has the same broker id.
+        connection.drain()
+        raise
 
 
 def _beat(services: ShareServices, group: str, beat: Heartbeat) -> HeartbeatAnswer:

@@ -20,6 +20,7 @@ from gateway.handlers.limits import (
     MEMBER_ID_CHARS_MAX,
     TURN_PARTITIONS,
     TURN_RANGES,
+    UNHEARD_MS,
 )
 from gateway.listen.answering import Client
 from gateway.listen.authoriser import Authoriser
@@ -112,6 +113,19 @@ def is_elsewhere(services: ShareServices, connection: Client) -> bool:
     if services.owners.standing(connection.broker_id) is not Standing.ELSEWHERE:
         return False
     services.owners.look_soon()
+    connection.drain()
+    return True
+
+
+def is_unheard(services: ShareServices, connection: Client) -> bool:
+    """This node has not reached the store of the owners for a session: others may have what it had,
+    and coordinate its groups. Its client is sent to look; another node knows. A client that comes
+    back has some time: perhaps nobody reaches the store.
+    """
+    if services.owners.certain() or not services.owners.others():
+        return False
+    if services.now_ms() - connection.facts.since_ms < UNHEARD_MS:
+        return False
     connection.drain()
     return True
 

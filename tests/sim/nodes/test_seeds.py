@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from random import Random
 
 import pytest
 
+from gateway.core.routing.ownership import Standing
 from tests.sim.nodes.faults import Faults, draw
 from tests.sim.nodes.world import World, run
 
@@ -60,3 +61,51 @@ def test_every_fault_is_on_in_some_histories_and_off_in_others() -> None:
         assert 20 < values.count(0.0) < 80, fault.name
     for option in fields(drawn[0]):
         assert len({repr(getattr(options, option.name)) for options in drawn}) > 1, option.name
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_node_that_redis_alone_does_not_reach_stops_nobody(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients reach it, so they stayed with it, and others evicted the members that it heard."""
+    drawn = draw(Random(seed))
+    calm = replace(
+        drawn,
+        faults=Faults(),
+        nodes=2,
+        nodes_max=2,
+        brokers=2,
+        partitions=2,
+        consumers=2,
+        records=200,
+        heartbeat_ms=2_000,
+        lock_ms=30_000,
+        grace_ms=3_000,
+        calm_after_ms=70_000,
+    )
+    monkeypatch.setattr("tests.sim.nodes.world.draw", lambda _: calm)
+    world = World(seed)
+    monkeypatch.setattr(
+        world.judge, "look_at_owners", lambda *_: None
+    )  # two take themselves for it
+    lagging: dict[int, int] = {}
+
+    def silent() -> None:
+        for process in world.living():
+            process.link.silent = process.owners.standing(world.coordinator) is Standing.OWNED
+        assert any(process.link.silent for process in world.living())
+        lagging.update({at: len(log) for at, log in world.records.items()})
+
+    def look() -> None:
+        cursors = {key.partition: at.cursor for key, at in world.redis.store.windows.items()}
+        assert all(cursors.get(at, 0) >= end for at, end in lagging.items()), (cursors, lagging)
+        lagging.clear()
+
+    def note() -> None:
+        lagging.update({at: len(log) for at, log in world.records.items()})
+
+    world.timeline.after(10_000, silent)
+    world.timeline.after(30_000, note)
+    world.timeline.after(45_000, look)
+    world.run()
+    assert not lagging
