@@ -8,7 +8,8 @@ delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets
 ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
 partition. Beyond twice MaxBytes, records are returned to the window; a single record is always
 sent. An answer is smaller while the node holds many that their clients have not read. Not
-implemented: MinBytes; the answer leaves with the first records there are.
+implemented: MinBytes; the answer leaves with the first records there are. A client that asks one
+virtual broker after the other does not wait at one while another of this node has its records.
 """
 
 # Long: one Kafka API, one file; its plan is in share_plan.py.
@@ -52,7 +53,7 @@ from gateway.handlers.limits import (
     SHARE_FETCH_WAIT_MS_MAX,
     TURN_PARTITIONS,
 )
-from gateway.handlers.share_plan import SharePlan, plan_of
+from gateway.handlers.share_plan import SharePlan, plan_of, ready_at, records_elsewhere
 from gateway.handlers.share_requests import (
     AckAnswer,
     Acknowledgements,
@@ -224,12 +225,19 @@ class _ShareFetch:
                 self.services.news.session_closed(self.session)
         wanted = self.body["MaxRecords"] > 0 and self.body["MaxBytes"] > 0
         wanted = wanted and not closing and not renewing
+        member = self.session.of_member
         if wanted:
-            await self._acquire()
-        for key, acknowledged in (await acks.answers()).items():
-            self._part(key).acknowledged = acknowledged
-        if wanted and not self.has_records:
-            await self._wait_for_records()
+            member.asks()
+        try:
+            if wanted:
+                await self._acquire()
+            for key, acknowledged in (await acks.answers()).items():
+                self._part(key).acknowledged = acknowledged
+            if wanted and not self.has_records:
+                await self._wait_for_records()
+        finally:
+            if wanted:
+                member.answered(has_records=self.has_records)
         misled = any(part.leader is not None for part in self.parts.values())
         services, listener = self.services, self.request.connection.listener
         rows: list[tuple[bytes, Message]] = []
@@ -323,6 +331,9 @@ class _ShareFetch:
                 await self._acquire()
                 if self.has_records or (remaining := deadline - loop.time()) <= 0:
                     return
+                if not self.no_room and records_elsewhere(services, session):
+                    session.of_member.sent_on()
+                    return
                 began = loop.time()
                 try:
                     async with asyncio.timeout(
@@ -398,11 +409,7 @@ class _ShareFetch:
         broker, member_id = session.key[0], session.member_id
         having: list[tuple[PartitionKey, Window, int]] = []
         for key, window in self._windows():
-            if window.leader != broker:
-                continue  # it moved while this waited
-            ready = window.ready_for(member_id, now_ms)
-            # Of an unreliable group no store refuses what another node may have sent meanwhile.
-            if ready and (window.section.reliable or self.services.owners.certain()):
+            if ready := ready_at(self.services, window, broker, member_id, now_ms):
                 having.append((key, window, ready))
         bytes_max = min(self.body["MaxBytes"], SHARE_FETCH_BYTES_MAX, answer_room)
         bytes_left = bytes_max

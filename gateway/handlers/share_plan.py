@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dispatcher.core.model import MemberId
 from gateway.core.cluster.topology import Topology
 from gateway.core.routing.ownership import Standing
 from gateway.core.share.sessions import PartitionKey, ShareSession
@@ -60,3 +61,32 @@ def plan_of(
             if (topic_id, row["PartitionIndex"]) not in plan.windows:
                 return None
     return plan
+
+
+def ready_at(
+    services: ShareServices, window: Window, broker: int, member_id: MemberId, now_ms: int
+) -> int:
+    """How many records the window has for the member at this virtual broker, roughly."""
+    if window.leader != broker:
+        return 0  # it moved since the plan was made
+    ready = window.ready_for(member_id, now_ms)
+    # Of an unreliable group no store refuses what another node may have sent meanwhile.
+    return ready if ready and (window.section.reliable or services.owners.certain()) else 0
+
+
+def records_elsewhere(services: ShareServices, session: ShareSession) -> bool:
+    """Whether the member asks one virtual broker after the other, and another of its sessions has
+    records for it. A session without a plan has none until its next fetch, and one that waits for
+    an answer about acknowledgements: no client fetches there before.
+    """
+    if not session.of_member.may_send_on():
+        return False
+    now_ms = services.now_ms()
+    for (broker, _, _), other in session.of_member.open.items():
+        plan = other.resolved
+        if other is session or other.acknowledging or not isinstance(plan, SharePlan):
+            continue
+        for window in plan.windows.values():
+            if ready_at(services, window, broker, session.member_id, now_ms):
+                return True
+    return False

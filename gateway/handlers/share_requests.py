@@ -208,13 +208,24 @@ class Acknowledgements:
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """An answer for every partition that was acknowledged."""
+        if not self._asked:
+            return self._answers
+        session = self.session
         deadline = 0.0  # one for all that are asked again
-        for key, asked in self._asked.items():
-            try:
-                self._answers[key] = _ack_answer(await asked.answered)
-            except WindowUnavailable as unavailable:
-                deadline = deadline or asyncio.get_running_loop().time() + ACKNOWLEDGE_WAIT_S_MAX
-                self._answers[key] = await self._ask_again(asked, deadline, str(unavailable))
+        session.acknowledging += 1
+        try:
+            for key, asked in self._asked.items():
+                try:
+                    self._answers[key] = _ack_answer(await asked.answered)
+                except WindowUnavailable as unavailable:
+                    loop = asyncio.get_running_loop()
+                    deadline = deadline or loop.time() + ACKNOWLEDGE_WAIT_S_MAX
+                    self._answers[key] = await self._ask_again(asked, deadline, str(unavailable))
+        finally:
+            session.acknowledging -= 1
+            if session.of_member.may_send_on():
+                # Its fetch at another broker has waited for this: now the client may fetch here.
+                self.services.ready.wake(session.group, [session.member_id])
         return self._answers
 
     async def _ask_again(self, asked: _Asked, deadline: float, reason: str) -> AckAnswer:

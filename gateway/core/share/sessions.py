@@ -4,6 +4,9 @@ Epoch 0 opens, then 1, 2, 3 … per request, fetches and acknowledgements sharin
 closes. A session belongs to one (virtual broker, group, member); its requests may come on several
 connections: some clients fetch on one and acknowledge on another. It ends with the connection that
 opened it, as in Kafka.
+
+A member has a session with each virtual broker. librdkafka, and Java in record_limit mode, ask them
+for records one after the other, and wait at each; Java and franz-go usually ask all at once.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from gateway.core.share.errors import (
 OPEN_EPOCH = 0
 CLOSE_EPOCH = -1
 _EPOCH_MAX = 2**31 - 1
+# Fetches in a row, each without another of its member beside it, that show who asks in turns. Who
+# asks all at once has one now and then: the other broker was busy with acknowledgements.
+IN_TURNS_MIN = 5
 
 NO_BROKER = -1  # on the bootstrap port
 SessionKey = tuple[int, str, str]  # virtual broker id, group, member id
@@ -34,12 +40,49 @@ def session_key(broker_id: int | None, group: str, member_id: str) -> SessionKey
     return (NO_BROKER if broker_id is None else broker_id, group, member_id)
 
 
+class MemberSessions:
+    """The open sessions of a member on this node, and how it asks in them for records."""
+
+    def __init__(self) -> None:
+        self.open: dict[SessionKey, ShareSession] = {}
+        self._asking = 0  # fetches for records that are not answered yet
+        self._alone = 0  # the last fetches in a row that came while no other was under way
+        self._sent_on = 0  # since an answer had records
+
+    def asks(self) -> None:
+        self._alone = 0 if self._asking else self._alone + 1
+        self._asking += 1
+
+    def answered(self, *, has_records: bool) -> None:
+        self._asking -= 1
+        if has_records:
+            self._sent_on = 0
+
+    def may_send_on(self) -> bool:
+        """Whether the fetch under way may be answered without records, so that the member asks
+        where it has some. librdkafka goes round its partitions, and asks the leader of each: who
+        was sent on as often has not gone there.
+        """
+        return (
+            len(self.open) > 1
+            and self._alone >= IN_TURNS_MIN
+            and self._sent_on < sum(len(session.partitions) for session in self.open.values())
+        )
+
+    def sent_on(self) -> None:
+        self._sent_on += 1
+
+
 class ShareSession:
-    def __init__(self, session_id: SessionId, key: SessionKey, connection: int) -> None:
+    def __init__(
+        self, session_id: SessionId, key: SessionKey, connection: int, of_member: MemberSessions
+    ) -> None:
         self.session_id = session_id
         self.key = key
+        self.of_member = of_member
         self.connection = connection
         self.next_epoch = 1
+        self.acknowledging = 0  # requests whose acknowledgements are not answered yet
         self.partitions: dict[PartitionKey, None] = {}  # in the order they came
         # Where the next fetch starts, so that no partition starves behind the others.
         self.first = 0
@@ -80,6 +123,7 @@ class ShareSessions:
     _by_key: dict[SessionKey, ShareSession] = field(default_factory=dict)
     _by_id: dict[SessionId, ShareSession] = field(default_factory=dict)
     _by_group: dict[str, dict[SessionKey, ShareSession]] = field(default_factory=dict)
+    _by_member: dict[tuple[str, str], MemberSessions] = field(default_factory=dict)
     _by_connection: dict[int, dict[SessionKey, ShareSession]] = field(default_factory=dict)
     _at_broker: Counter[int] = field(default_factory=Counter)
     _opened: int = 0
@@ -99,7 +143,10 @@ class ShareSessions:
         if len(self._by_connection.get(connection, ())) >= self.connection_max:
             raise SessionLimitReached("The limit of share sessions of a connection is reached.")
         self._opened += 1
-        session = ShareSession(SessionId(f"{self.boot}-{self._opened}"), key, connection)
+        of_member = self._by_member.setdefault(key[1:], MemberSessions())
+        session_id = SessionId(f"{self.boot}-{self._opened}")
+        session = ShareSession(session_id, key, connection, of_member)
+        of_member.open[key] = session
         self._by_key[key] = session
         self._by_id[session.session_id] = session
         self._by_group.setdefault(key[1], {})[key] = session
@@ -111,6 +158,9 @@ class ShareSessions:
         key = session.key
         del self._by_key[key]
         del self._by_id[session.session_id]
+        del session.of_member.open[key]
+        if not session.of_member.open:
+            del self._by_member[key[1:]]
         _discard(self._by_group, key[1], key)
         _discard(self._by_connection, session.connection, key)
         self._at_broker[key[0]] -= 1
@@ -173,7 +223,8 @@ class ShareSessions:
 
     def member_gone(self, group: str, member_id: str) -> list[ShareSession]:
         """The member's sessions, one with each virtual broker; they end."""
-        gone = [session for session in self.of_group(group) if session.key[2] == member_id]
+        member = self._by_member.get((group, member_id))
+        gone = [] if member is None else list(member.open.values())
         for session in gone:
             self._remove(session)
         return gone

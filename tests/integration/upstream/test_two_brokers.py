@@ -22,16 +22,19 @@ from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.java_checks import ADMIN, report_of
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.order import assert_never_backwards
+from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, consume_all, deliveries_of
 from tests.rig.clients.wire_client import ShareSession, WireClient, fetched_partitions
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
+from tests.rig.operating import metrics
 from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
 Name = Callable[[str], str]
+LONG_POLL_MS = 500  # fetch.wait.max.ms and fetch.max.wait.ms of the clients
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +197,45 @@ def test_share_group_on_both_leaders(
         assert_never_backwards(deliveries_of(members))
         for member in members:
             member.close()
+
+
+@pytest.mark.parametrize("keys", [1, 30])
+def test_a_busy_broker_does_not_wait_for_one_that_has_nothing(
+    pair_gateway: GatewayProcess,
+    split_topic: str,
+    fresh_name: Name,
+    share_host: ShareHost,
+    keys: int,
+) -> None:
+    """librdkafka asks one broker after the other: each record would wait for a long poll at the
+    other one. Java asks both at once: its fetch that waits there is to stay, also while it has not
+    yet taken all that is ready.
+    """
+    count, bootstrap = 30, pair_gateway.bootstrap
+    one = {"max.poll.records": "1"}
+    member = share_host.member(bootstrap, fresh_name("group"), [split_topic], properties=one)
+    member.begin_consume()
+
+    def consume() -> list[Delivery]:
+        seen = len(member.deliveries)
+        sent = [(b"k%d" % (at % keys), b"%d" % at) for at in range(count)]
+        produce(bootstrap, split_topic, sent, partition=1)
+        wait_until(lambda: len(member.deliveries) == seen + count, what="all", deadline_s=60)
+        return member.deliveries[seen:]
+
+    def fetches() -> float:
+        return metrics(pair_gateway)['keyway_server_requests_total{api="share_fetch"}']
+
+    consume()  # sessions open, windows load
+    before = fetches()
+    came = consume()
+    asked = fetches() - before
+    member.end_consume()
+    member.close()
+    assert_never_backwards(deliveries_of([member]))
+    waits_ms = (count - 1) * LONG_POLL_MS
+    assert (came[-1].at_ns - came[0].at_ns) / 1e6 < waits_ms / 4
+    assert count <= asked <= count * {"java": 1.5, "librdkafka": 4}[share_host.kind]
 
 
 def places_on(bootstrap: str, topic: str, partitions: int = 4) -> set[tuple[str, int, int]]:

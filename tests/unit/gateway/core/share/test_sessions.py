@@ -10,7 +10,7 @@ from gateway.core.share.errors import (
     SessionLimitReached,
     SessionNotFound,
 )
-from gateway.core.share.sessions import ShareSessions
+from gateway.core.share.sessions import IN_TURNS_MIN, MemberSessions, ShareSessions
 
 KEY = (1, "g", "m1")
 
@@ -136,3 +136,76 @@ def test_the_epoch_wraps_to_one() -> None:
     session.next_epoch = 2**31 - 1
     s.resume(KEY, 2**31 - 1)
     assert session.next_epoch == 1
+
+
+# ------------------------------------------------------------------------------ how a member asks
+
+OTHER = (2, "g", "m1")
+
+
+def two_sessions() -> MemberSessions:
+    """Of one member: one partition here, two there."""
+    s = sessions()
+    first, second = (s.open(key, 7, acknowledges=False) for key in (KEY, OTHER))
+    first.partitions[b"t", 0] = second.partitions[b"t", 1] = second.partitions[b"t", 2] = None
+    assert first.of_member is second.of_member
+    return first.of_member
+
+
+def test_a_member_is_sent_on_once_it_has_asked_in_turns_for_a_while() -> None:
+    member = two_sessions()
+    told = []
+    for _ in range(IN_TURNS_MIN + 1):
+        member.asks()
+        told.append(member.may_send_on())
+        member.answered(has_records=False)
+    assert told == [*[False] * (IN_TURNS_MIN - 1), True, True]
+
+
+def test_a_member_that_asks_all_at_once_is_not_sent_on_before_it_asks_in_turns_again() -> None:
+    member = two_sessions()
+    for _ in range(IN_TURNS_MIN):
+        member.asks()
+        member.answered(has_records=False)
+    member.asks()
+    member.asks()  # at the other broker
+    assert not member.may_send_on()
+    member.answered(has_records=True)
+    assert not member.may_send_on(), "the first is alone now, and was not while it waited"
+    member.answered(has_records=False)
+    member.asks()
+    assert not member.may_send_on()
+
+
+def test_a_member_is_sent_on_as_often_as_it_has_partitions_until_it_has_records() -> None:
+    member = two_sessions()
+
+    def asked(*, has_records: bool = False) -> bool:
+        member.asks()
+        may = member.may_send_on()
+        if may:
+            member.sent_on()
+        member.answered(has_records=has_records)
+        return may
+
+    for _ in range(IN_TURNS_MIN - 1):
+        assert not asked()
+    assert [asked() for _ in range(5)] == [True, True, True, False, False]
+    asked(has_records=True)
+    assert asked()
+
+
+def test_a_member_with_one_session_is_sent_nowhere() -> None:
+    s = sessions()
+    member = s.open(KEY, 7, acknowledges=False).of_member
+    for _ in range(IN_TURNS_MIN):
+        member.asks()
+        member.answered(has_records=False)
+    other = s.open(OTHER, 8, acknowledges=False)
+    other.partitions[b"t", 0] = None
+    member.asks()
+    assert member.may_send_on()
+    s.close(OTHER)
+    assert not member.may_send_on()
+    assert s.member_gone("g", "m1")
+    assert not s.member_gone("g", "m1")
