@@ -1,4 +1,4 @@
-"""The operations of REST on topics that get more partitions (the table is in api.py)."""
+"""The operations of REST on topics that get other partitions (the table is in api.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPARTITION_OPERATIONS = (
     Operation(
         "GET",
         "/v1/repartitions",
-        "Topics that get more partitions, and the last time that others did.",
+        "Topics that get other partitions, and the last time that others did.",
         RepartitionList,
         optional=(_TOPIC,),
         whole=True,
@@ -26,8 +26,8 @@ REPARTITION_OPERATIONS = (
     Operation(
         "POST",
         "/v1/repartitions",
-        "More partitions for a topic, with the order of its keys kept. Without `execute` it only "
-        "says what that would mean.",
+        "More partitions for a topic, or any number in a new topic that takes its place, with the "
+        "order of its keys kept. Without `execute` it only says what that would mean.",
         RepartitionPlan,
         body=RepartitionBody,
         role=Role.ADMIN,

@@ -1,4 +1,4 @@
-"""Rows of REST about topics that get more partitions."""
+"""Rows of REST about topics that get other partitions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ Name = Annotated[str, Field(min_length=1, max_length=249)]
 
 
 class RepartitionBody(Body):
-    """Without `execute` it is planned, and nothing is changed. `unordered`: groups whose order of
-    keys across the change is given up.
+    """Without `execute` it is planned, and nothing is changed. `into`: a new topic that is to take
+    its place, with so many partitions; without it the topic itself gets them. `unordered`: groups
+    whose order of keys across the change is given up.
     """
 
     topic: Name
     partitions: Annotated[StrictInt, Field(ge=1, le=TOPIC_PARTITIONS_MAX)]
+    into: Name | None = None
     unordered: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
     execute: StrictBool = False
 
@@ -28,11 +30,14 @@ class AbortBody(Body):
 
 
 class RepartitionPlan(Row):
-    """`partitioner` null: the topic's records do not tell. With `refusals` it cannot be started."""
+    """`after`: of `into`, if there is one. `partitioner` null: the topic's records do not tell.
+    With `refusals` it cannot be started.
+    """
 
     topic: str
     before: int
     after: int
+    into: str | None
     partitioner: Literal["murmur2", "crc32"] | None
     ordered_groups: list[str]
     unordered_groups: list[str]
@@ -69,7 +74,8 @@ class LeftRow(Row):
 
 
 class RepartitionRow(Row):
-    """Times are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it. `groups`: the
+    """`into`: the new topic, which has the partitions of `after`; null: the topic itself has. Times
+    are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it. `groups`: the
     Key-Shared groups whose order is kept, `consumers` the plain ones; `given_up`: those of them
     that had not committed the earlier records in time.
     """
@@ -77,6 +83,7 @@ class RepartitionRow(Row):
     topic: str
     before: int
     after: int
+    into: str | None
     phase: Literal["marked", "created", "shown", "open", "draining", "finished", "aborted"]
     began_ms: int
     shown_ms: int

@@ -1,4 +1,4 @@
-"""REST of topics that get more partitions: `GET` and `POST /v1/repartitions`, and `abort`."""
+"""REST of topics that get other partitions: `GET` and `POST /v1/repartitions`, and `abort`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def repartition_routes(repartitions: Repartitions) -> list[Route]:
         body = validated(RepartitionBody, await json_object(request))
         concerns(request, topic=body.topic, dry_run=not body.execute)
         act = repartitions.start if body.execute else repartitions.plan
-        plan = await act(body.topic, body.partitions, body.unordered)
+        plan = await act(body.topic, body.partitions, body.unordered, body.into or "")
         return answered(_plan_row(plan, executed=body.execute))
 
     async def abort(request: Request) -> Response:
@@ -57,6 +57,7 @@ def _plan_row(plan: Plan, *, executed: bool) -> RepartitionPlan:
         topic=plan.topic,
         before=plan.before,
         after=plan.after,
+        into=plan.into or None,
         partitioner=None if plan.partitioner is None else plan.partitioner.value,
         ordered_groups=list(plan.ordered_groups),
         unordered_groups=list(plan.unordered_groups),
@@ -73,7 +74,8 @@ def _row(status: Status) -> RepartitionRow:
     return RepartitionRow(
         topic=record.topic,
         before=record.before,
-        after=record.after,
+        after=record.after - record.first,
+        into=record.into or None,
         phase=record.phase.value,
         began_ms=record.began_ms,
         shown_ms=record.shown_ms,

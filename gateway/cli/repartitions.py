@@ -1,4 +1,6 @@
-"""`keyway repartition`: more partitions for a topic, with the order of its keys kept."""
+"""`keyway repartition`: more partitions for a topic, or any number in a new topic that takes its
+place, with the order of its keys kept.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,21 @@ from gateway.cli.tables import View, print_data, print_line, show, table_view
 from keyway.terminal.exits import end
 
 app = typer.Typer(
-    help="More partitions for a topic, with the order of its keys kept.", no_args_is_help=True
+    help="More or fewer partitions for a topic, with the order of its keys kept.",
+    no_args_is_help=True,
 )
 
 _STATUS = ("TOPIC", "PARTITIONS", "PHASE", "LATE-RECORDS", "WAITS-FOR")
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.")]
 PartitionsOption = Annotated[
-    int, typer.Option("--partitions", min=1, help="How many it is to have: a multiple.")
+    int,
+    typer.Option(
+        "--partitions", min=1, help="How many: a multiple of what it has, or any with --into."
+    ),
+]
+IntoOption = Annotated[
+    str, typer.Option("--into", help="A new topic that is to take its place, with so many.")
 ]
 UnorderedOption = Annotated[
     list[str] | None,
@@ -34,44 +43,46 @@ UnorderedOption = Annotated[
 def repartition_plan(
     topic: TopicArgument,
     partitions: PartitionsOption,
+    into: IntoOption = "",
     unordered: UnorderedOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Say whether a topic can get more partitions, and what that would mean. Nothing is changed.
+    """Say whether a topic can get so many partitions, and what that would mean. Nothing is changed.
 
     Exit status 1 if it cannot.
     """
-    _ask(topic, partitions, unordered, admin, output, execute=False)
+    _ask(_body(topic, partitions, into, unordered, execute=False), admin, output)
 
 
 @app.command("start")
 def repartition_start(
     topic: TopicArgument,
     partitions: PartitionsOption,
+    into: IntoOption = "",
     unordered: UnorderedOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Give a topic more partitions. `keyway repartition status --watch` shows how far it is."""
-    _ask(topic, partitions, unordered, admin, output, execute=True)
+    """Give a topic more partitions, or begin to move it into a new one with any number of them.
+    `keyway repartition status --watch` shows how far it is.
+    """
+    _ask(_body(topic, partitions, into, unordered, execute=True), admin, output)
 
 
-def _ask(
-    topic: str,
-    partitions: int,
-    unordered: list[str] | None,
-    admin: str,
-    output: str,
-    *,
-    execute: bool,
-) -> None:
-    body: dict[str, Any] = {
+def _body(
+    topic: str, partitions: int, into: str, unordered: list[str] | None, *, execute: bool
+) -> dict[str, Any]:
+    return {
         "topic": topic,
         "partitions": partitions,
+        "into": into or None,
         "unordered": unordered or [],
         "execute": execute,
     }
+
+
+def _ask(body: dict[str, Any], admin: str, output: str) -> None:
     answer = ask(admin, "/v1/repartitions", RepartitionPlan, method="POST", body=body)
     plan = answer.row
     if output != "table":
@@ -79,18 +90,23 @@ def _ask(
     else:
         _print_plan(plan)
     if plan.refusals:
-        end(f"topic {topic!r}: {'; '.join(plan.refusals)}")
+        end(f"topic {plan.topic!r}: {'; '.join(plan.refusals)}")
 
 
 def _print_plan(plan: RepartitionPlan) -> None:
-    print_line(f"topic {plan.topic}: {plan.before} to {plan.after} partitions")
-    print_line(f"keys are placed by {plan.partitioner or 'a partitioner that is not known'}")
+    print_line(f"topic {plan.topic}: {_counts(plan)}")
+    if plan.into is None:
+        print_line(f"keys are placed by {plan.partitioner or 'a partitioner that is not known'}")
     print_line(f"order of keys kept for: {', '.join(plan.ordered_groups) or 'no group'}")
     if plan.unordered_groups:
         print_line(f"order of keys not kept for: {', '.join(plan.unordered_groups)}")
     for warning in plan.warnings:
         print_line(f"note: {warning}")
     print_line("begun" if plan.executed else "nothing is done: `keyway repartition start` does it")
+
+
+def _counts(row: RepartitionPlan | RepartitionRow) -> str:
+    return f"{row.before} to {row.after} partitions" + (f" of {row.into}" if row.into else "")
 
 
 @app.command("status", cls=Watching)
@@ -100,7 +116,7 @@ def repartition_status(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """Show topics that get more partitions, or did: how far, and what they wait for."""
+    """Show topics that get other partitions, or did: how far, and what they wait for."""
 
     def look() -> View:
         given = {} if topic is None else {"topic": topic}
@@ -109,7 +125,7 @@ def repartition_status(
             (
                 *(
                     repartition.topic,
-                    f"{repartition.before} to {repartition.after}",
+                    _counts(repartition).replace(" partitions", ""),
                     repartition.phase,
                     repartition.late_records,
                 ),
@@ -136,4 +152,5 @@ def repartition_abort(
     if output != "table":
         print_data(answer.raw, output)
     else:
-        print_line(f"topic {topic}: aborted, clients see {answer.row.before} partitions")
+        left = f"; topic {answer.row.into} may be deleted" if answer.row.into else ""
+        print_line(f"topic {topic}: aborted, clients see {answer.row.before} partitions{left}")

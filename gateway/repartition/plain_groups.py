@@ -32,7 +32,7 @@ _Place = tuple[str, int]  # group, old partition
 
 class PlainGroups:
     def __init__(self, record: Repartition, commits: Commits, survey: Survey) -> None:
-        self.ends = ConsumerEnds(frozenset(record.consumers), record.before)
+        self.ends = ConsumerEnds(frozenset(record.consumers), record.before, record.into)
         self.given_up: list[str] = []  # that had not passed when their time was over
         self._commits = commits
         self._survey = survey
@@ -57,7 +57,7 @@ class PlainGroups:
             if self._has_passed(group, record):
                 self.ends.passed(group)
                 log.info("group_passed_the_boundaries", group=group, topic=record.topic)
-            elif now_ms - record.shown_ms >= record.pace.consumer_hold_ms:
+            elif now_ms - _held_since_ms(record, now_ms) >= record.pace.consumer_hold_ms:
                 self.ends.passed(group)
                 self.given_up.append(group)
                 log.warning("order_given_up", group=group, topic=record.topic)
@@ -115,10 +115,11 @@ class PlainGroups:
 
     def _open(self, group: str, record: Repartition, log_ends: LogEnds) -> None:
         for partition in range(record.before, record.after):
-            source = record.source_of(partition)
-            position = self._position(group, source)
-            as_of_ms = log_ends.as_of_ms(source, position)
-            report = Report(as_of_ms, below=0, cursor=position, keys=frozenset())
+            as_of_ms = min(
+                log_ends.as_of_ms(source, self._position(group, source))
+                for source in record.sources_of(partition)
+            )
+            report = Report(as_of_ms, below=0, cursor=0, keys=frozenset())
             self.ends.put(group, partition, hold_for(record, partition, report, log_ends).open_to)
 
     def _has_passed(self, group: str, record: Repartition) -> bool:
@@ -137,3 +138,8 @@ class PlainGroups:
     def _left_of(self, group: str, record: Repartition) -> Iterator[Left]:
         for partition, boundary in enumerate(record.boundaries):
             yield Left(group, partition, max(0, boundary - self._position(group, partition)))
+
+
+def _held_since_ms(record: Repartition, now_ms: int) -> int:
+    """A topic that moves has its producers for as long as their operator likes."""
+    return (record.raised_ms or now_ms) if record.into else record.shown_ms

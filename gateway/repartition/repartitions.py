@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.repartition.hiding import ShownTopic
+from gateway.core.repartition.hiding import shown_of
 from gateway.core.repartition.holds import Holds
-from gateway.core.repartition.plan import Plan, planned
+from gateway.core.repartition.plan import Plan, counts, planned
 from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
 from gateway.core.repartition.screening import Screening
@@ -216,7 +216,7 @@ class Repartitions:
         if following.move is not None:
             await self._put(await self._steps.make(following.move, run, now_ms), record)
             if following.move is Move.SHOW:
-                await self._upstream.refresh([record.topic])
+                await self._upstream.refresh([record.topic, record.new_topic])
 
     async def left(self, run: RunningTopic, age_ms: int) -> list[Left]:
         """What groups have left, as of at most `age_ms` ago. Raises StateUnavailable."""
@@ -243,8 +243,7 @@ class Repartitions:
             "repartition",
             topic=record.topic,
             phase=record.phase.value,
-            before=record.before,
-            after=record.after,
+            goes_from=counts(record),
         )
 
     async def _forget(self, record: Repartition) -> None:
@@ -289,15 +288,11 @@ class Repartitions:
             run.end()
 
     def _show(self) -> None:
-        shown = {
-            record.topic: ShownTopic(bytes.fromhex(record.topic_id), record.shown)
-            for record in self.records.values()
-            if record.runs or record.phase is Phase.ABORTED
-        }
-        hiding = [name for name in shown if self.records[name].shown < self.records[name].after]
+        shown, hiding = shown_of(self.records.values())
         ends = {
             name: run.plain.ends
-            for name, run in self.running.items()
+            for run in self.running.values()
+            for name in (run.record.topic, run.record.new_topic)
             if run.plain is not None and run.record.consumers
         }
         self._screening.look_for(shown, hiding, ends, listens=bool(self.running))
@@ -331,27 +326,41 @@ class Repartitions:
 
     # ------------------------------------------------------------------------------------ operators
 
-    async def plan(self, topic: str, after: int, unordered: Collection[str]) -> Plan:
-        """Raises OperationError."""
-        return (await self._planned(topic, after, unordered))[0]
+    async def plan(
+        self, topic: str, after: int, unordered: Collection[str], into: str = ""
+    ) -> Plan:
+        """`into`: the new topic that is to have so many partitions; "": the topic itself is. Raises
+        OperationError.
+        """
+        return (await self._planned(topic, after, unordered, into))[0]
 
     async def _planned(
-        self, topic: str, after: int, unordered: Collection[str]
+        self, topic: str, after: int, unordered: Collection[str], into: str
     ) -> tuple[Plan, bytes]:
         if not self._holds.loaded:
             raise StateUnavailable("Redis: the repartitions are not loaded yet")
         known = self.records.get(topic)
         facts = await self._survey.facts(topic, aborted_before(known))
-        plan = planned(facts, after, known, unordered)
+        successor = await self._survey.into(into) if into else None
+        plan = planned(facts, after, known, unordered, successor)
         refusals = list(plan.refusals)
+        taken = {
+            name
+            for record in self.records.values()
+            for name in (record.topic, record.new_topic)
+            if record.runs and record.topic != topic
+        }
+        refusals += [f"topic {name!r} has one now" for name in sorted(taken & {topic, into})]
         if len(self.running) >= RUNNING_MAX and topic not in self.running:
             refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
         return replace(plan, refusals=tuple(refusals)), facts.topic_id
 
-    async def start(self, topic: str, after: int, unordered: Collection[str]) -> Plan:
+    async def start(
+        self, topic: str, after: int, unordered: Collection[str], into: str = ""
+    ) -> Plan:
         """Raises OperationError; NotNow with the reasons of the plan."""
         async with self._acting:
-            plan, topic_id = await self._planned(topic, after, unordered)
+            plan, topic_id = await self._planned(topic, after, unordered, into)
             if plan.refusals:
                 raise NotNow(f"topic {topic!r}: {'; '.join(plan.refusals)}")
             known = self.records.get(topic)
@@ -359,7 +368,8 @@ class Repartitions:
                 topic=topic,
                 topic_id=topic_id.hex(),
                 before=plan.before,
-                after=after,
+                after=plan.before + after if into else after,
+                into=into,
                 partitioner=plan.partitioner,
                 pace=self._pace,
                 unordered=tuple(sorted(set(unordered))),

@@ -18,7 +18,15 @@ from dispatcher.core.hold import HoldMoved
 from dispatcher.store.base import WindowKey
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.repartition.adoption import Adopting
-from gateway.core.repartition.holding import LogEnds, Look, Report, hold_for, moves, report_of
+from gateway.core.repartition.holding import (
+    LogEnds,
+    Look,
+    Report,
+    hold_for,
+    moves,
+    report_of,
+    together,
+)
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.progress import NodeSaid
 from gateway.core.repartition.record import Phase, Repartition
@@ -65,11 +73,12 @@ class RedisClock:
 @dataclass(slots=True)
 class Late:
     """Records of keys that move, above the boundary of an old partition: a producer that has not
-    asked for Metadata since, or one that bypasses the gateway.
+    asked for Metadata since, or one that bypasses the gateway. Of a topic that moves: records that
+    came when nothing could come any more.
     """
 
     records: int = 0
-    last_ms: int = 0  # Redis's clock; 0: there was none
+    last_ms: int = 0  # when the last one came, or one by a producer that has not moved; 0: none
     by_partition: Counter[int] = field(default_factory=Counter)
 
 
@@ -86,6 +95,7 @@ class RunningTopic:
     ) -> None:
         self.record = record
         self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
+        self._new_topic_id = self.topic_id
         self.late = Late()
         self.reports: dict[tuple[str, int], Report] = {}  # by group and old partition
         self.ends: dict[int, int] = {}  # as last seen
@@ -110,8 +120,9 @@ class RunningTopic:
         """The repartition is in another phase."""
         self.record = record
         if record.holds:
-            self._holds.hold(self.topic_id, record)
-            if self._adopting is None:
+            self._new_topic_id = topic_id_text(bytes.fromhex(record.new_topic_id))
+            self._holds.hold(self._new_topic_id, record)
+            if self._adopting is None and not record.into:
                 self._adopting = self._adopting_from_now()
             if self.plain is None:
                 self.plain = self._plain_of(record)
@@ -132,11 +143,12 @@ class RunningTopic:
 
     def end(self) -> None:
         """No record waits any more, and nothing is looked at."""
-        self._holds.lift(self.topic_id)
+        self._holds.lift(self._new_topic_id)
         for window in self._windows.all():
-            if window.key.topic_id == self.topic_id:
+            number = self._number(window)
+            if number is not None:
                 window.when_read = None
-                if window.key.partition >= self.record.before and window.section.reliable:
+                if number >= self.record.before and window.section.reliable:
                     window.post(HoldMoved(None, self._now_ms()))
 
     def _now_ms(self) -> int:
@@ -191,6 +203,8 @@ class RunningTopic:
         """Looks at the ends of all logs; then every record may go out that this allows."""
         asked_ms = self.clock.earliest_ms()
         self.ends = await self._log_ends()
+        if self.record.into:
+            self._note_ends()
         self._ends.saw(Look(asked_ms, self.clock.latest_ms(), self.ends))
         if self.record.phase is not Phase.SHOWN:
             await self._report()
@@ -201,19 +215,21 @@ class RunningTopic:
 
     async def _log_ends(self) -> dict[int, int]:
         """The ends of the logs, without those whose leaders do not answer."""
-        name = self.record.topic
-        topic = self._upstream.topology.topics.get(name)
-        if topic is None:  # nobody reads it now, or the node has just started
-            topic = (await self._upstream.refresh([name])).topics.get(name)
+        names = {self.record.topic, self.record.new_topic}
+        topics = self._upstream.topology.topics
+        if not names <= topics.keys():  # nobody reads it now, or the node has just started
+            topics = (await self._upstream.refresh(sorted(names))).topics
         by_leader: dict[int, list[int]] = {}
-        for partition, info in () if topic is None else topic.partitions.items():
-            if partition < self.record.after and info.leader in self._upstream.topology.brokers:
-                by_leader.setdefault(info.leader, []).append(partition)
+        for number in range(self.record.after):
+            name, partition = self.record.place_of(number)
+            info = topics[name].partitions.get(partition) if name in topics else None
+            if info is not None and info.leader in self._upstream.topology.brokers:
+                by_leader.setdefault(info.leader, []).append(number)
         asked = [self._ends_at(leader, led) for leader, led in by_leader.items()]
         return dict(pair for ends in await asyncio.gather(*asked) for pair in ends.items())
 
-    async def _ends_at(self, leader: int, partitions: list[int]) -> dict[int, int]:
-        places = [(self.record.topic, partition) for partition in partitions]
+    async def _ends_at(self, leader: int, numbers: list[int]) -> dict[int, int]:
+        places = {self.record.place_of(number): number for number in numbers}
         try:
             found = await offsets_at_leader(
                 self._upstream, leader, places, LATEST, READ_UNCOMMITTED
@@ -222,7 +238,7 @@ class RunningTopic:
             return {}
         if any(code for code, _ in found.values()):
             self._upstream.request_refresh()
-        return {partition: end for (_, partition), (code, end) in found.items() if code == 0}
+        return {places[place]: end for place, (code, end) in found.items() if code == 0}
 
     async def _report(self) -> None:
         """What the windows of the old partitions have left, once that is in the store: a record
@@ -252,27 +268,48 @@ class RunningTopic:
 
     def _hold(self) -> None:
         for window in self._windows.all():
-            group, topic_id, partition = window.key
-            if topic_id != self.topic_id or partition < self.record.before:
+            number = self._number(window)
+            if number is None or number < self.record.before or not window.section.reliable:
                 continue
-            if group in self.record.unordered or not window.section.reliable:
+            if self._holds.of(window.key) is None:
                 continue
-            report = self.reports.get((group, self.record.source_of(partition)))
-            if report is None:
+            sources = self.record.sources_of(number)
+            told = [self.reports.get((window.key.group, source)) for source in sources]
+            reports = [report for report in told if report is not None]
+            if len(reports) < len(told):
                 continue  # what was known before is still true
-            hold = hold_for(self.record, partition, report, self._ends)
+            hold = hold_for(self.record, number, together(reports), self._ends)
             self._holds.put(window.key, hold)
             window.post(HoldMoved(hold, self._now_ms()))
 
     def _old_windows(self) -> Iterator[Window]:
         for window in self._windows.all():
-            if window.key.topic_id == self.topic_id and window.key.partition < self.record.before:
+            number = self._number(window)
+            if number is not None and number < self.record.before:
                 yield window
+
+    def _number(self, window: Window) -> int | None:
+        """Its partition as the record numbers it; None: it is of another topic."""
+        _, topic_id, partition = window.key
+        if topic_id == self.topic_id:
+            return partition
+        return partition + self.record.first if topic_id == self._new_topic_id else None
 
     def window(self, group: str, partition: int) -> Window | None:
         return self._windows.find(WindowKey(group, self.topic_id, partition))
 
     # ----------------------------------------------------------------------------------------- late
+
+    def _note_ends(self) -> None:
+        """Whoever writes to the old partitions of a topic that moves has not moved yet."""
+        for partition, boundary in enumerate(self.record.boundaries):
+            end, seen = self.ends.get(partition, 0), self._counted.get(partition, 0)
+            if end > max(boundary, seen):
+                self.late.last_ms = self.clock.latest_ms()
+                if self.record.phase is Phase.DRAINING:
+                    self.late.records += end - max(boundary, seen)
+                    self.late.by_partition[partition] += end - max(boundary, seen)
+            self._counted[partition] = max(end, seen)
 
     def watch(self, window: Window) -> None:
         """Watches the window of an old partition."""
@@ -280,7 +317,7 @@ class RunningTopic:
 
     def _read(self, partition: int, read: ReadResult) -> None:
         record = self.record
-        if not record.boundaries or record.partitioner is None:
+        if not record.boundaries or record.partitioner is None or record.into:
             return
         first = max(self._counted.get(partition, 0), record.boundaries[partition])
         if read.end <= first:

@@ -81,9 +81,11 @@ def warnings_of(repartitions: Repartitions) -> list[str]:
             found.append(f"the repartition of topic {topic!r} waits: {run.error}")
         elif run.late.records:
             where = ", ".join(map(str, sorted(run.late.by_partition)[:10]))
+            why = "by Metadata of before: by producers that were late, or bypass the gateway"
+            if run.record.into:
+                why = f"too late: their producers have not moved to topic {run.record.into!r}"
             found.append(
-                f"topic {topic!r}: {run.late.records} records came to old partitions {where} by"
-                " Metadata of before: by producers that were late, or bypass the gateway"
+                f"topic {topic!r}: {run.late.records} records came to old partitions {where} {why}"
             )
         found += [
             f"topic {topic!r}: group {group!r} had not committed the earlier records in time"

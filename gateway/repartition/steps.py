@@ -19,6 +19,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import InvalidOperation, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.repartition.limits import CREATE_MS_MAX
+from gateway.repartition.new_topic import create_like
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.running import RunningTopic
 from gateway.repartition.survey import GroupsOf, Leaders, Survey, leaders_of
@@ -47,6 +48,9 @@ class Steps:
     async def make(self, move: Move, run: RunningTopic, now_ms: int) -> Repartition:
         record = run.record
         match move:
+            case Move.CREATE if record.into:
+                await self.there(record)
+                return record.moved(move, into_id=(await create_like(self.upstream, record)).hex())
             case Move.CREATE:
                 await self._create(record)
                 return record.moved(move)
@@ -76,6 +80,13 @@ class Steps:
         found = await leaders_of(self.upstream, record.topic)
         if found is None or found.topic_id.hex() != record.topic_id:
             raise TopicGone(record.topic)
+        if record.into_id:
+            new = await leaders_of(self.upstream, record.into)
+            if new is None or new.topic_id.hex() != record.into_id:
+                raise TopicGone(record.into)
+            led = {at + record.first: leader for at, leader in new.leaders.items()}
+            old = {at: leader for at, leader in found.leaders.items() if at < record.before}
+            return Leaders(found.topic_id, old | led)
         return found
 
     async def _create(self, record: Repartition) -> None:
@@ -110,10 +121,12 @@ class Steps:
 
     async def _start_at_first(self, group: str, record: Repartition) -> None:
         committed = await self.commits.fetch_all(group)
+        topic_id = bytes.fromhex(record.new_topic_id)
+        places = [record.place_of(number) for number in range(record.before, record.after)]
         commits = [
-            Commit(TopicPartition(record.topic, bytes.fromhex(record.topic_id), partition), 0, "")
-            for partition in range(record.before, record.after)
-            if (record.topic, partition) not in committed
+            Commit(TopicPartition(topic, topic_id, partition), 0, "")
+            for topic, partition in places
+            if (topic, partition) not in committed
         ]
         if not commits:
             return
@@ -123,7 +136,9 @@ class Steps:
         elif codes != {0}:
             names = ", ".join(sorted(ErrorCode(code).name for code in codes))
             raise StateUnavailable(f"commit of offset 0 for group {group!r}: {names}")
-        log.info("starts_at_first_record", group=group, topic=record.topic, partitions=len(commits))
+        log.info(
+            "starts_at_first_record", group=group, topic=record.new_topic, partitions=len(commits)
+        )
 
     async def _old_ends(self, run: RunningTopic) -> tuple[int, ...]:
         await run.look()
@@ -172,7 +187,9 @@ def _with_order(groups: Iterable[str], record: Repartition) -> tuple[str, ...]:
 
 def aborted_before(record: Repartition | None) -> int | None:
     """How many partitions clients see of a topic whose repartition was aborted."""
-    return None if record is None or record.shown == record.after else record.before
+    if record is None or record.shows_new or record.into:
+        return None
+    return record.before
 
 
 def begun(record: Repartition, known: Repartition | None, now_ms: int) -> Repartition:

@@ -13,7 +13,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, FetchPosition
 from gateway.core.repartition.partitioners import Shown, shown_by
-from gateway.core.repartition.plan import TopicFacts
+from gateway.core.repartition.plan import Into, TopicFacts
 from gateway.core.repartition.record import Repartition
 from gateway.core.share.listing import may_be_ours
 from gateway.core.wire.apis import ApiKey
@@ -104,6 +104,13 @@ class Survey:
             unreliable_groups=groups.unreliable,
             other_groups=groups.others,
         )
+
+    async def into(self, name: str) -> Into:
+        """Raises StateUnavailable."""
+        try:
+            return Into(name=name, there=await leaders_of(self.upstream, name) is not None)
+        except UpstreamError as error:
+            raise StateUnavailable(f"upstream: {error}") from error
 
     # ------------------------------------------------------------------------------------- its keys
 

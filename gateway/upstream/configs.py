@@ -12,7 +12,8 @@ from gateway.upstream.opening import API_VERSIONS_BODY
 from gateway.upstream.requests import Calls
 
 RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP = 2, 4, 32  # ConfigResource.Type
-GROUP_CONFIG = 8  # DescribeConfigsResponse.ConfigSource: set for this very group
+TOPIC_CONFIG = 1  # DescribeConfigsResponse.ConfigSource: set for this very topic
+GROUP_CONFIG = 8  # for this very group
 
 
 async def group_config(upstream: Calls, group: str) -> dict[str, str]:
@@ -46,6 +47,12 @@ async def share_version(upstream: Calls) -> int:
     levels = {row["Name"]: row["MaxVersionLevel"] for row in response["FinalizedFeatures"]}
     level: int = levels.get("share.version", 0)
     return level
+
+
+async def own_topic_config(upstream: Calls, topic: str) -> dict[str, str]:
+    """Configs that were set for this very topic, without defaults. Raises UpstreamError."""
+    entries = await _configs(upstream, RESOURCE_TOPIC, topic, None)
+    return _values(entry for entry in entries if entry["ConfigSource"] == TOPIC_CONFIG)
 
 
 async def _configs(

@@ -44,6 +44,7 @@ PACE = {"adoption_timeout_ms": 1_000, "settle_ms": 1_000, "delivery_timeout_ms":
 IDEMPOTENT = ("partitioner=murmur2_random", "enable.idempotence=true")
 KEYS = 40  # of each of two producers
 RATE = 60  # records/s of each
+NEXT_TOPIC = 1_000  # the partitions of a second topic are numbered from here on (plain_consumer.py)
 ARRIVED_S_MAX = 120.0
 
 
@@ -182,9 +183,9 @@ def _distinct(consumed: Sequence[Consumed]) -> int:
 
 
 @contextmanager
-def working(members: Sequence[ShareMember]) -> Iterator[list[Consumed]]:
+def working(members: Sequence[ShareMember], topics: Sequence[str] = ()) -> Iterator[list[Consumed]]:
     """They work for a while on what a poll brought, and accept it with the next poll. What they had
-    is in the list once a poll has come back.
+    is in the list once a poll has come back. `topics`: which they read, if there are several.
     """
     ended = threading.Event()
     worked: list[Consumed] = []
@@ -197,7 +198,9 @@ def working(members: Sequence[ShareMember]) -> Iterator[list[Consumed]]:
             done_ns = time.monotonic_ns()
             for each in came:
                 key, value = (each.key or b"").decode(), int(each.value or b"0")
-                worked.append(Consumed(each.at_ns, done_ns, each.partition, key, value))
+                number = NEXT_TOPIC * topics.index(each.topic) if topics else 0
+                number += each.partition
+                worked.append(Consumed(each.at_ns, done_ns, number, key, value))
 
     threads = [threading.Thread(target=work, args=(member,)) for member in members]
     for thread in threads:

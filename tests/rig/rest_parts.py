@@ -107,11 +107,12 @@ class ScriptedRepartitions:
     records: dict[str, Repartition] = field(default_factory=dict)
     running: dict[str, RunningTopic] = field(default_factory=dict)
 
-    async def plan(self, topic: str, after: int, unordered: Sequence[str]) -> Plan:
+    async def plan(self, topic: str, after: int, unordered: Sequence[str], into: str = "") -> Plan:
         return Plan(
             topic=topic,
             before=1,
             after=after,
+            into=into,
             partitioner=None,
             ordered_groups=(),
             unordered_groups=tuple(unordered),

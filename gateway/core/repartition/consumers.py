@@ -53,10 +53,11 @@ class GroupsOfClients:
 
 @dataclass(slots=True)
 class ConsumerEnds:
-    """The ends of one topic's new partitions, by group. `groups`: whose order is kept."""
+    """The ends of new partitions, by their numbers (record.py). `groups`: whose order is kept."""
 
     groups: frozenset[str]
     before: int  # the number of old partitions
+    into: str = ""  # the topic of the new ones, if it is another
     # Where clients of groups fetch from old partitions: by group and partition, the last place.
     fetched: dict[tuple[str, int], int] = field(default_factory=dict)
     _passed: set[str] = field(default_factory=set)
@@ -70,6 +71,9 @@ class ConsumerEnds:
     def passed(self, group: str) -> None:
         """None of its members waits any more."""
         self._passed.add(group)
+
+    def number(self, topic: str, partition: int) -> int:
+        return partition + self.before if topic == self.into else partition
 
     def fetches(self, groups: frozenset[str], partition: int, offset: int) -> None:
         """A client of these groups asks for records of an old partition from there on."""

@@ -42,7 +42,7 @@ class Look:
 
 @dataclass(slots=True)
 class LogEnds:
-    """The log ends of one topic, as one node has seen them; the oldest look first."""
+    """The log ends of one repartition, as one node has seen them; the oldest look first."""
 
     _looks: list[Look] = field(default_factory=list)
 
@@ -118,16 +118,27 @@ def report_of(
 
 def moves(record: Repartition, partition: int, key: bytes) -> bool:
     """Whether new records of a key that has some in this old partition go elsewhere. A key whose
-    partitioner is not known may.
+    partitioner is not known may. All keys of a topic that moves do.
     """
-    if record.partitioner is None:
+    if record.into or record.partitioner is None:
         return True
     return partition_of(record.partitioner, key, record.after) != partition
 
 
+def together(reports: Iterable[Report]) -> Report:
+    """Of several old partitions, at least one, what all of them have said."""
+    first, *others = reports
+    as_of_ms, below, cursor, keys = first.as_of_ms, first.below, first.cursor, first.keys
+    for each in others:
+        as_of_ms = min(as_of_ms, each.as_of_ms)
+        below += each.below
+        keys = None if keys is None or each.keys is None else keys | each.keys
+    return Report(as_of_ms, below, cursor, keys)
+
+
 def hold_for(record: Repartition, partition: int, report: Report | None, ends: LogEnds) -> Hold:
-    """The hold for the window of a new partition. `report`: from the same group's window of the
-    partition that the keys come from; None: there is none.
+    """The hold for the window of a new partition. `report`: from the same group's windows of the
+    partitions that the keys come from; None: there is none.
     """
     if not record.boundaries or report is None or report.keys is None or report.as_of_ms < 0:
         return HELD_WHOLE

@@ -13,7 +13,8 @@ SharePartitionKey = tuple[str, str, int]  # group, the text of a topic's id, par
 @dataclass(slots=True)
 class Holds:
     loaded: bool = False  # whether anything runs is known: no window is loaded before
-    _records: dict[str, Repartition] = field(default_factory=dict)  # by the text of the topic's id
+    # By the text of the id of the topic that has the new partitions.
+    _records: dict[str, Repartition] = field(default_factory=dict)
     _known: dict[SharePartitionKey, Hold] = field(default_factory=dict)
 
     def of(self, place: SharePartitionKey) -> Hold | None:
@@ -22,7 +23,9 @@ class Holds:
             return None
         group, topic_id, partition = place
         record = self._records.get(topic_id)
-        if record is None or partition < record.before or group in record.unordered:
+        if record is None or partition + record.first < record.before:
+            return None
+        if group in record.unordered or (record.into and group not in record.groups):
             return None
         return self._known.get(place, HELD_WHOLE)
 

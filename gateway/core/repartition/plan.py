@@ -1,4 +1,6 @@
-"""Whether a topic can get more partitions with the order of its keys kept, and why not."""
+"""Whether a topic can get other partitions with the order of its keys kept, and why not: more of
+its own, or any number in a new topic.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.repartition.limits import TOPIC_PARTITIONS_MAX
 from gateway.core.repartition.partitioners import Partitioner, Shown
 from gateway.core.repartition.record import Phase, Repartition
@@ -29,10 +32,19 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Into:
+    """The topic that another one is to move to. `there`: upstream has one of the name."""
+
+    name: str
+    there: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     topic: str
     before: int
-    after: int
+    after: int  # of the new topic, if there is one
+    into: str  # its name; "": the topic grows
     partitioner: Partitioner | None
     ordered_groups: tuple[str, ...]
     unordered_groups: tuple[str, ...]
@@ -41,20 +53,29 @@ class Plan:
 
 
 def planned(
-    facts: TopicFacts, after: int, known: Repartition | None, unordered: Collection[str]
+    facts: TopicFacts,
+    after: int,
+    known: Repartition | None,
+    unordered: Collection[str],
+    into: Into | None = None,
 ) -> Plan:
     """`known`: the last repartition of the topic. `unordered`: groups whose order across the cut
     the operator gives up.
     """
     before = facts.partitions
     consumers = tuple(group for group in facts.other_groups if group not in unordered)
-    if known is not None and known.phase is Phase.ABORTED:
+    if known is not None and known.phase is Phase.ABORTED and not known.into:
         before = known.before
     others = (*facts.other_groups, *facts.unreliable_groups)
     refusals = [
         *_refused_now(known),
-        *_refused_count(before, after, facts.partitions),
+        *(
+            _refused_count(before, after, facts.partitions)
+            if into is None
+            else _refused_into(facts.name, before, facts.partitions, into)
+        ),
         *_refused_topic(facts),
+        *(_refused_keys(facts) if into is None else ()),
         *_refused_groups(facts, unordered),
     ]
     unknown = sorted(set(unordered) - {*others, *facts.ordered_groups})
@@ -64,31 +85,54 @@ def planned(
         topic=facts.name,
         before=before,
         after=after,
+        into="" if into is None else into.name,
         partitioner=facts.shown.partitioner,
         ordered_groups=(*facts.ordered_groups, *consumers),
         unordered_groups=tuple(group for group in others if group not in consumers),
         refusals=tuple(refusals),
-        warnings=_warnings(facts, before),
+        warnings=_warnings(facts, before, into),
     )
 
 
 def _refused_now(known: Repartition | None) -> list[str]:
     if known is None or not known.runs:
         return []
-    return [f"it goes from {known.before} to {known.after} partitions now: {known.phase.value}"]
+    return [f"it goes from {counts(known)} now: {known.phase.value}"]
+
+
+def counts(record: Repartition) -> str:
+    """In words: from how many partitions to how many."""
+    if record.into:
+        return f"{record.before} to {record.after - record.before} partitions of {record.into}"
+    return f"{record.before} to {record.after} partitions"
 
 
 def _refused_count(before: int, after: int, there: int) -> list[str]:
     if after <= before:
-        return [f"it has {before} partitions: Kafka takes none away"]
+        return [f"it has {before} partitions, and Kafka takes none away: move it into a new topic"]
     if after % before:
         least, next_one = after - after % before, after - after % before + before
         nearest = f"{next_one}" if least == before else f"{least} or {next_one}"
-        return [f"{after} is no multiple of its {before} partitions: {nearest} is"]
+        return [
+            f"{after} is no multiple of its {before} partitions: {nearest} is; or move it into a"
+            " new topic"
+        ]
     if after < there:
         return [f"{there - before} more partitions are hidden since an abort: at least {there}"]
     if after > TOPIC_PARTITIONS_MAX:
         return [f"at most {TOPIC_PARTITIONS_MAX} partitions"]
+    return []
+
+
+def _refused_into(topic: str, before: int, there: int, into: Into) -> list[str]:
+    if there > before:
+        return [f"{there - before} more partitions are hidden since an abort: let it grow first"]
+    if not is_topic_name(into.name) or into.name.startswith("__"):
+        return [f"a topic cannot be called {into.name!r}"]
+    if into.name == topic:
+        return ["the new topic needs a name of its own"]
+    if into.there:
+        return [f"topic {into.name!r} exists: the new one is created here"]
     return []
 
 
@@ -102,13 +146,17 @@ def _refused_topic(facts: TopicFacts) -> list[str]:
         found.append("it is Kafka Streams': its tasks are bound to the number of partitions")
     if facts.compacted:
         found.append("it is compacted: a key's last value would stay in two partitions")
-    if facts.shown.strays:
-        at, key = facts.shown.strays[0]
-        found.append(
-            "its producers use another partitioner than murmur2 or crc32, or several: partition"
-            f" {at} has key {key[:32]!r}"
-        )
     return found
+
+
+def _refused_keys(facts: TopicFacts) -> list[str]:
+    if not facts.shown.strays:
+        return []
+    at, key = facts.shown.strays[0]
+    return [
+        "its producers use another partitioner than murmur2 or crc32, or several: partition"
+        f" {at} has key {key[:32]!r}"
+    ]
 
 
 def _refused_groups(facts: TopicFacts, unordered: Collection[str]) -> list[str]:
@@ -119,12 +167,17 @@ def _refused_groups(facts: TopicFacts, unordered: Collection[str]) -> list[str]:
     ]
 
 
-def _warnings(facts: TopicFacts, before: int) -> tuple[str, ...]:
+def _warnings(facts: TopicFacts, before: int, into: Into | None) -> tuple[str, ...]:
     found = [
         "consumers that commit no position (Spark, assigned partitions) are not seen here: the"
         " order of their keys is not kept"
     ]
-    if facts.shown.partitioner is None and not facts.shown.strays:
+    if into is not None:
+        found.append(
+            f"consumers are to read {facts.name} and {into.name}, then producers are to move; those"
+            " that write the same key are to move together"
+        )
+    elif facts.shown.partitioner is None and not facts.shown.strays:
         why = "it has one partition" if before == 1 else "it has no records with a key"
         found.append(f"which partitioner its producers use cannot be told: {why}")
     return tuple(found)

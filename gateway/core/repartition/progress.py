@@ -84,7 +84,8 @@ def _raised(
     reasons = list(unaware)
     if left_ms > 0:
         why = "may come" if last_late_ms <= record.opened_ms else "came, and may come again"
-        reasons.append(f"late records {why} for {-(-left_ms // 1000)} s")
+        what = f"records of topic {record.topic}" if record.into else "late records"
+        reasons.append(f"{what} {why} for {-(-left_ms // 1000)} s")
     return Next(None, tuple(reasons)) if reasons else Next(Move.RAISE)
 
 

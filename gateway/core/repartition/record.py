@@ -1,5 +1,9 @@
 """One repartition of a topic, as all nodes know it: how far it is, and how it goes on.
 
+The new partitions are the topic's own (it grows), or those of a new topic that takes its place: it
+moves, to any number of them. They are numbered behind the old ones either way, so that one number
+is one log.
+
     MARKED ─► CREATED ─► SHOWN ─► OPEN ─► DRAINING ─► FINISHED        MARKED, CREATED ─► ABORTED
 
 Each phase is a record in Redis. A step writes the next one in the place of the one that it has read
@@ -14,6 +18,10 @@ Each phase is a record in Redis. A step writes the next one in the place of the 
   the old logs ended then.
 - FINISHED: every group has passed the boundaries; the topic is as any other.
 - ABORTED: it has new partitions that nobody saw. They stay hidden: Kafka deletes none.
+
+A topic that moves is hidden whole until it is shown. Its producers are told by their operator, not
+by Metadata: so there is nobody to wait for before OPEN, which lasts until the old topic has had no
+record for long enough.
 """
 
 from __future__ import annotations
@@ -78,7 +86,7 @@ class Repartition:
     topic: str
     topic_id: str  # hexadecimal
     before: int  # partitions
-    after: int
+    after: int  # the new ones are those from `before` on
     partitioner: Partitioner | None  # None: its records cannot tell
     pace: Pace
     phase: Phase = Phase.MARKED
@@ -93,6 +101,8 @@ class Repartition:
     consumers: tuple[str, ...] = ()  # plain groups, classic or KIP-848, that had one then
     given_up: tuple[str, ...] = ()  # those of them that had not passed when their time was over
     unordered: tuple[str, ...] = ()  # groups whose order across the cut nobody keeps
+    into: str = ""  # the new topic; "": it grows
+    into_id: str = ""  # of CREATED and later
 
     def moved(self, move: Move, **facts: Any) -> Repartition:  # noqa: ANN401 - fields of this
         return replace(self, phase=NEXT[self.phase, move], version=self.version + 1, **facts)
@@ -102,9 +112,28 @@ class Repartition:
         return self.phase in RUNNING
 
     @property
+    def shows_new(self) -> bool:
+        """Clients see the new partitions."""
+        return self.phase not in _HIDDEN
+
+    @property
     def shown(self) -> int:
-        """Partitions that clients see."""
-        return self.before if self.phase in _HIDDEN else self.after
+        """Partitions of the topic itself that clients see."""
+        return self.after if self.shows_new and not self.into else self.before
+
+    @property
+    def new_topic(self) -> str:
+        """The topic of the new partitions."""
+        return self.into or self.topic
+
+    @property
+    def new_topic_id(self) -> str:
+        return self.into_id if self.into else self.topic_id
+
+    @property
+    def first(self) -> int:
+        """The number of partition 0 of the new partitions' topic."""
+        return self.before if self.into else 0
 
     @property
     def holds(self) -> bool:
@@ -116,9 +145,18 @@ class Repartition:
         same = (self.topic_id, self.began_ms) == (other.topic_id, other.began_ms)
         return same and self.version < other.version
 
-    def source_of(self, partition: int) -> int:
-        """The old partition that the keys of a new one come from."""
-        return partition % self.before
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The topic and the partition there of a number below `after`."""
+        if number < self.before:
+            return self.topic, number
+        return self.new_topic, number - self.first
+
+    def sources_of(self, number: int) -> range:
+        """The old partitions that the keys of a new one may come from."""
+        if self.into:
+            return range(self.before)
+        source = number % self.before
+        return range(source, source + 1)
 
 
 def to_text(record: Repartition) -> str:

@@ -66,7 +66,11 @@ class Screening:
         self.listens = listens
         if not listens:
             self.groups = GroupsOfClients()
-        self._names = {topic.topic_id: name for name, topic in self.shown.items()}
+        self._names = {
+            topic.topic_id: name
+            for name, topic in self.shown.items()
+            if topic.topic_id != NO_TOPIC_ID
+        }
         self._needles = (*self._names, *(name.encode() for name in self.shown))
 
     @property
@@ -106,9 +110,11 @@ class Screening:
     def _note_fetches(self, client: Client, rows: Iterable[Named]) -> None:
         known = self.groups.of(client)
         for named in rows if known else ():
-            ends = self.ends.get(self.topic_of(named))
-            if ends is not None and named.partition < ends.before:
-                ends.fetches(known, named.partition, named.row["FetchOffset"])
+            topic = self.topic_of(named)
+            ends = self.ends.get(topic)
+            number = 0 if ends is None else ends.number(topic, named.partition)
+            if ends is not None and number < ends.before:
+                ends.fetches(known, number, named.row["FetchOffset"])
 
     def topic_of(self, named: Named) -> str:
         """Empty: it is not looked for."""
@@ -126,7 +132,8 @@ class Screening:
         ends = self.ends.get(topic)
         if ends is None or api_key not in _READING:
             return None
-        return ends.end_for(self.groups.of(client), named.partition)
+        number = ends.number(topic, named.partition)
+        return ends.end_for(self.groups.of(client), number)
 
 
 def _groups_in(api_key: int, body: Message) -> list[str]:

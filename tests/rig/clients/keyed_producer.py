@@ -3,6 +3,7 @@ until its standard input ends.
 
     python -m tests.rig.clients.keyed_producer BOOTSTRAP TOPIC FIRST_KEY KEYS RATE PROPERTY=VALUE...
 
+`sent.before=n` is no property of the client: it goes on behind n records of another such producer.
 Its last line: how many records were acknowledged, how many were not, and of each key its number of
 records (KeyedProducer.java prints the same).
 """
@@ -27,10 +28,10 @@ def main(bootstrap: str, topic: str, first: int, keys: int, rate: int, config: l
 
     threading.Thread(target=wait_for_end, daemon=True).start()
     properties: dict[str, Any] = dict(item.split("=", 1) for item in config)
+    sent = int(properties.pop("sent.before", 0))
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", **properties})
     failed = []
-    counts = [0] * keys
-    sent = 0
+    counts = [(sent - at + keys - 1) // keys for at in range(keys)]
 
     def told(error: object, message: Any) -> None:
         if error is not None:

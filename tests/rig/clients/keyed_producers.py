@@ -55,7 +55,9 @@ class KeyedProducer:
         self.process.send_signal(signal.SIGCONT)
 
     def end(self) -> dict[str, int]:
-        """Flushes. The number of records by key; each was acknowledged."""
+        """Flushes. The number of records by key; each was acknowledged. Their sum is what another
+        one goes on behind.
+        """
         out, _ = self.process.communicate(timeout=patient_s(200))
         told: dict[str, Any] = json.loads(out.splitlines()[-1])
         assert not told["failed"], told["failed"][:3]

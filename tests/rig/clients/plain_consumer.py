@@ -1,10 +1,10 @@
 """A stock librdkafka consumer of a plain group in a process of its own, until its standard input
 ends. It works for a while on what came, and commits that.
 
-    python -m tests.rig.clients.plain_consumer BOOTSTRAP TOPIC GROUP PAUSE_MS PROPERTY=VALUE...
+    python -m tests.rig.clients.plain_consumer BOOTSTRAP TOPICS GROUP PAUSE_MS PROPERTY=VALUE...
 
-A line for each record: when it came and when it was done (the monotonic clock in ns), partition,
-key, value (PlainConsumer.java prints the same).
+A line for each record: when it came and when it was done (the monotonic clock in ns), partition
+(1000 more with each further topic), key, value (PlainConsumer.java prints the same).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def main(bootstrap: str, topic: str, group: str, pause_ms: int, config: list[str
             **properties,
         }
     )
-    consumer.subscribe([topic])
+    topics = topic.split(",")
+    consumer.subscribe(topics)
     while not ended.is_set():
         came = [each for each in consumer.consume(100, 0.2) if each.error() is None]
         if not came:
@@ -47,7 +48,8 @@ def main(bootstrap: str, topic: str, group: str, pause_ms: int, config: list[str
         done_ns = time.monotonic_ns()
         for each in came:
             key, value = (each.key() or b"").decode(), (each.value() or b"").decode()
-            sys.stdout.write(f"{came_ns} {done_ns} {each.partition()} {key} {value}\n")
+            partition = 1_000 * topics.index(each.topic() or "") + (each.partition() or 0)
+            sys.stdout.write(f"{came_ns} {done_ns} {partition} {key} {value}\n")
         sys.stdout.flush()
         with suppress(KafkaException):  # the records come again, to whoever has the partition now
             consumer.commit(asynchronous=False)

@@ -1,4 +1,5 @@
-"""A topic that grows from P to n·P partitions, one Key-Shared group, one seed.
+"""A topic that grows from P to n·P partitions, or moves into another of any number, one Key-Shared
+group, one seed.
 
 Real: the dispatchers of all windows, their snapshots, reports, holds, and looks at log ends.
 Modelled: producers that learn of the new partitions when they like and whose batches of before come
@@ -31,7 +32,15 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.steps import Change, Delivered, Snapshot
 from dispatcher.core.stored.snapshot import apply_changes
-from gateway.core.repartition.holding import LogEnds, Look, Report, hold_for, report_of, unpacked
+from gateway.core.repartition.holding import (
+    LogEnds,
+    Look,
+    Report,
+    hold_for,
+    report_of,
+    together,
+    unpacked,
+)
 from gateway.core.repartition.partitioners import Partitioner, partition_of
 from gateway.core.repartition.record import Move, Pace, Repartition
 
@@ -47,6 +56,7 @@ class OutOfOrder(AssertionError):
 class Options:
     before: int
     after: int
+    moves: bool  # into another topic, which has the partitions from `before` on
     keys: int
     records: int
     settle_ms: int
@@ -57,11 +67,12 @@ class Options:
 
 
 def drawn(rng: Random) -> Options:
-    before = rng.choice((1, 2, 3))
+    before, moves = rng.choice((1, 2, 3)), rng.random() < 0.4
     settle_ms = rng.choice((300, 3_000))
     return Options(
         before=before,
-        after=before * rng.choice((2, 3)),
+        after=before + rng.choice((1, 2, 5)) if moves else before * rng.choice((2, 3)),
+        moves=moves,
         keys=rng.choice((1, 5, 10)),
         records=rng.choice((50, 120)),
         settle_ms=settle_ms,
@@ -114,6 +125,7 @@ class World:
             topic_id="00",
             before=options.before,
             after=options.after,
+            into="u" if options.moves else "",
             partitioner=self.rng.choice((None, *Partitioner)),
             pace=Pace(adoption_ms=0, settle_ms=options.settle_ms, late_ms=0),
         )
@@ -280,8 +292,9 @@ class World:
         )
 
     def _hold(self, window: Window) -> None:
-        told = self.told.get(self.record.source_of(window.partition))
-        report = None if told is None else unpacked(told)
+        sources = self.record.sources_of(window.partition)
+        told = [unpacked(self.told[source]) for source in sources if source in self.told]
+        report = together(told) if len(told) == len(sources) else None
         hold = hold_for(self.record, window.partition, report, window.ends)
         self._handle(window, HoldMoved(hold, self.now_ms))
         window.core.check_invariants()
@@ -293,12 +306,16 @@ class World:
         number = producer.numbers.get(key, 0)
         producer.numbers[key] = number + 1
         self.left -= 1
-        at = partition_of(self.hashes_by, key, producer.knows)
+        at = self._place(key, producer.knows)
         sent = producer.sent.setdefault(at, deque())
         # The retries of a partition hold up what is behind; so late is nothing that is not.
         late_ms = self.options.late_ms if at < self.options.before else self.options.late_ms // 10
         due_ms = self.now_ms + self.rng.randint(0, late_ms)
         sent.append((due_ms, key, number))
+
+    def _place(self, key: bytes, knows: int) -> int:
+        first = self.record.first if knows == self.options.after else 0
+        return first + partition_of(self.hashes_by, key, knows - first)
 
     def _arrive(self) -> None:
         for producer in self.producers:

@@ -16,6 +16,8 @@ public final class KeyedProducer {
         config.put("bootstrap.servers", args[0]);
         config.put("linger.ms", "5");
         for (int i = 5; i < args.length; i++) config.put(args[i].split("=", 2)[0], args[i].split("=", 2)[1]);
+        Object before = config.remove("sent.before");
+        int sent = before == null ? 0 : Integer.parseInt((String) before);
         AtomicBoolean ended = new AtomicBoolean();
         Thread reader = new Thread(() -> {
             try {
@@ -29,7 +31,7 @@ public final class KeyedProducer {
         reader.start();
         List<String> failed = Collections.synchronizedList(new ArrayList<>());
         int[] counts = new int[keys];
-        int sent = 0;
+        for (int at = 0; at < keys; at++) counts[at] = (sent - at + keys - 1) / keys;
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             while (!ended.get()) {
                 int at = sent % keys;

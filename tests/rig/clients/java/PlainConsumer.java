@@ -30,7 +30,8 @@ public final class PlainConsumer {
         reader.setDaemon(true);
         reader.start();
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
-            consumer.subscribe(List.of(args[1]));
+            List<String> topics = List.of(args[1].split(","));
+            consumer.subscribe(topics);
             while (!ended.get()) {
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
                 if (records.isEmpty()) continue;
@@ -39,7 +40,8 @@ public final class PlainConsumer {
                 long done = System.nanoTime();
                 StringBuilder lines = new StringBuilder();
                 for (ConsumerRecord<String, String> record : records) {
-                    lines.append(came).append(' ').append(done).append(' ').append(record.partition()).append(' ');
+                    int partition = 1000 * topics.indexOf(record.topic()) + record.partition();
+                    lines.append(came).append(' ').append(done).append(' ').append(partition).append(' ');
                     lines.append(record.key()).append(' ').append(record.value()).append('\n');
                 }
                 System.out.print(lines);

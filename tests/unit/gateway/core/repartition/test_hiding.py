@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.core.repartition.hiding import ShownTopic, hide
+from dataclasses import replace
+
+from gateway.core.repartition.hiding import ShownTopic, hide, shown_of
+from gateway.core.repartition.record import Move, Pace, Repartition
 from gateway.core.wire.schema import Message
 
 ID, OTHER_ID, NO_ID = b"i" * 16, b"o" * 16, bytes(16)
@@ -26,3 +29,35 @@ def test_partitions_from_that_number_on_are_left_out() -> None:
 def test_other_topics_are_shown_whole() -> None:
     for row in (seen("payments", TopicId=ID), seen("orders", TopicId=OTHER_ID), seen(None)):
         assert row == [3, 0, 2, 1]
+
+
+def test_a_topic_that_is_hidden_whole_does_not_exist() -> None:
+    row: Message = {"Name": "new", "TopicId": ID, "Partitions": [{"PartitionIndex": 0}]}
+    hide({"Topics": [row]}, {"new": ShownTopic(NO_ID, 0)})
+    assert row == {"Name": "new", "TopicId": NO_ID, "Partitions": [], "ErrorCode": 3}
+
+
+PACE = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
+GROWS = Repartition(
+    topic="orders", topic_id=ID.hex(), before=2, after=4, partitioner=None, pace=PACE
+)
+
+
+def test_what_is_shown_of_a_topic_that_grows() -> None:
+    assert shown_of([GROWS]) == ({"orders": ShownTopic(ID, 2)}, ["orders"])
+    shown = GROWS.moved(Move.CREATE).moved(Move.SHOW)
+    assert shown_of([shown]) == ({"orders": ShownTopic(ID, 4)}, [])
+    assert shown_of([GROWS.moved(Move.ABORT)]) == shown_of([GROWS]), "they stay hidden"
+    finished = shown.moved(Move.OPEN).moved(Move.RAISE).moved(Move.FINISH)
+    assert shown_of([finished]) == ({}, [])
+
+
+def test_a_new_topic_is_hidden_until_it_is_shown() -> None:
+    old = {"orders": ShownTopic(ID, 2)}
+    moves = replace(GROWS, after=5, into="new")
+    assert shown_of([moves]) == (old | {"new": ShownTopic(NO_ID, 0)}, ["new"])
+    created = moves.moved(Move.CREATE, into_id=OTHER_ID.hex())
+    assert shown_of([created]) == (old | {"new": ShownTopic(OTHER_ID, 0)}, ["new"])
+    shown = created.moved(Move.SHOW)
+    assert shown_of([shown]) == (old | {"new": ShownTopic(OTHER_ID, 3)}, [])
+    assert shown_of([moves.moved(Move.ABORT)]) == ({}, []), "Kafka deletes topics"

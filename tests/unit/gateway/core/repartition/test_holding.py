@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.core.hold import HELD_WHOLE, Hold
@@ -14,6 +16,7 @@ from gateway.core.repartition.holding import (
     hold_for,
     moves,
     report_of,
+    together,
     unpacked,
 )
 from gateway.core.repartition.limits import LOG_END_LOOKS_MAX, REPORTED_KEYS_MAX
@@ -104,3 +107,17 @@ def test_all_is_held_while_anything_is_not_known(
     record: Repartition, report: Report | None
 ) -> None:
     assert hold_for(record, 1, report, seen((100, {1: 3}))) == HELD_WHOLE
+
+
+def test_of_a_topic_that_moves_every_key_does() -> None:
+    moving = replace(OPEN, into="new")
+    assert moves(moving, 0, STAYS)
+    assert report_of(moving, 0, 500, 7, [(MOVES, 9), (STAYS, 8)]).below == 2
+
+
+def test_several_old_partitions_say_what_all_of_them_do() -> None:
+    one = Report(500, 1, 7, frozenset({1, 2}))
+    other = Report(400, 2, 9, frozenset({2, 3}))
+    said = together([one, other])
+    assert (said.as_of_ms, said.below, said.keys) == (400, 3, frozenset({1, 2, 3}))
+    assert together([one, Report(NEVER, 0, 0, None)]).keys is None

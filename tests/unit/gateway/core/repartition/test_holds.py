@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.core.hold import HELD_WHOLE, Hold
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.record import Pace, Repartition
@@ -28,6 +30,14 @@ def test_new_partitions_are_held_whole_until_more_is_known() -> None:
     holds.put(("g", "t", 3), Hold(7))
     assert holds.of(("g", "t", 3)) == Hold(7)
     assert holds.of(("h", "t", 3)) == HELD_WHOLE, "another group"
+
+
+def test_all_of_a_new_topic_is_held_for_the_groups_of_the_old_one() -> None:
+    holds = Holds()
+    holds.hold("n", replace(RECORD, into="new", groups=("g", "free")))
+    assert holds.of(("g", "n", 0)) == HELD_WHOLE
+    assert holds.of(("free", "n", 0)) is None
+    assert holds.of(("later", "n", 0)) is None, "it had no position in the old topic"
 
 
 def test_nothing_of_a_topic_stays_when_it_is_over() -> None:

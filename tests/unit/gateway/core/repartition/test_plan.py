@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.repartition.partitioners import Partitioner, Shown
-from gateway.core.repartition.plan import TopicFacts, planned
+from gateway.core.repartition.plan import Into, TopicFacts, planned
 from gateway.core.repartition.record import Move, Pace, Repartition
 
 FACTS = TopicFacts(
@@ -41,7 +41,8 @@ def test_a_multiple_is_planned() -> None:
     ("facts", "after", "reason"),
     [
         (FACTS, 4, "Kafka takes none away"),
-        (FACTS, 6, "partitions: 8 is"),
+        (FACTS, 3, "move it into a new topic"),
+        (FACTS, 6, "partitions: 8 is; or move it"),
         (FACTS, 10, "8 or 12 is"),
         (FACTS, 4_000, "at most 1024"),
         (replace(FACTS, topic_id=bytes(16)), 8, "no topic ids"),
@@ -81,3 +82,35 @@ def test_what_went_before() -> None:
         "hidden since an abort"
         in planned(replace(FACTS, partitions=12), 8, aborted, ()).refusals[0]
     )
+
+
+def test_a_new_topic_has_any_number_and_its_producers_any_partitioner() -> None:
+    strays = replace(FACTS, shown=Shown(None, 9, ((2, b"k"),)))
+    plan = planned(strays, 3, None, (), Into(name="orders.3", there=False))
+    assert (plan.before, plan.after, plan.into, plan.refusals) == (4, 3, "orders.3", ())
+    assert "those that write the same key are to move together" in plan.warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("facts", "into", "reason"),
+    [
+        (FACTS, Into(name="orders", there=True), "a name of its own"),
+        (FACTS, Into(name="orders.3", there=True), "exists"),
+        (FACTS, Into(name="no/name", there=False), "cannot be called"),
+        (FACTS, Into(name="__orders", there=False), "cannot be called"),
+        (replace(FACTS, compacted=True), Into(name="orders.3", there=False), "compacted"),
+    ],
+)
+def test_a_new_topic_is_refused_with_a_reason(facts: TopicFacts, into: Into, reason: str) -> None:
+    (refusal,) = planned(facts, 3, None, (), into).refusals
+    assert reason in refusal
+
+
+def test_a_topic_with_hidden_partitions_grows_before_it_moves() -> None:
+    hidden = replace(FACTS, partitions=8)
+    into = Into(name="orders.3", there=False)
+    aborted = RUNNING.moved(Move.ABORT)
+    assert "let it grow first" in planned(hidden, 3, aborted, (), into).refusals[0]
+    moving = replace(RUNNING, after=7, into="orders.3")
+    assert "4 to 3 partitions of orders.3 now" in planned(FACTS, 8, moving, ()).refusals[0]
+    assert not planned(FACTS, 3, moving.moved(Move.ABORT), (), into).refusals

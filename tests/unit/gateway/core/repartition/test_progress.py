@@ -91,3 +91,19 @@ def test_only_what_clients_have_not_seen_can_be_aborted() -> None:
 def test_a_record_is_read_as_it_was_written() -> None:
     record = replace(in_phase(Move.CREATE), boundaries=(1, 2, 3, 4), groups=("g",))
     assert from_text(to_text(record)) == record
+
+
+def test_of_a_topic_that_moves() -> None:
+    moving = replace(RECORD, after=7, into="new")
+    assert [moving.place_of(number) for number in (3, 4, 6)] == [
+        ("orders", 3),
+        ("new", 0),
+        ("new", 2),
+    ]
+    assert moving.sources_of(5) == range(4)
+    assert RECORD.place_of(5) == ("orders", 5)
+    assert RECORD.sources_of(5) == range(1, 2)
+    assert from_text(to_text(moving)) == moving
+    opened = replace(moving, phase=Phase.OPEN, opened_ms=NOW_MS)
+    waits = next_step(opened, "ab", said(opened), (), NOW_MS + 119_000)
+    assert waits.reasons == ("records of topic orders may come for 1 s",)

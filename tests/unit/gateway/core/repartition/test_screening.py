@@ -122,3 +122,34 @@ def test_where_a_client_fetches_is_noted_for_its_groups() -> None:
     screening.groups.named(ME, ["a", "b"])
     screening.stops(ME, ApiKey.FETCH, 17, payload)
     assert screening.ends["grown"].fetched == {("a", 0): 0, ("a", 1): 0}
+
+
+def moving() -> Screening:
+    """`grown` moves into `new`."""
+    screening = Screening()
+    ends = ConsumerEnds(frozenset({"a"}), before=2, into="new")
+    shown = {"grown": ShownTopic(b"g" * 16, 2), "new": ShownTopic(b"n" * 16, 3)}
+    screening.look_for(shown, [], {"grown": ends, "new": ends}, listens=True)
+    return screening
+
+
+def test_of_a_new_topic_a_consumer_sees_an_end_and_all_of_the_old_one() -> None:
+    screening = moving()
+    ends = screening.ends["new"]
+    ends.put("a", 2, 5)
+    reading = fetch(b"n" * 16, 1)
+    assert screening.stops(ME, ApiKey.FETCH, 17, reading)
+    assert end_for(screening, ApiKey.FETCH, 17, reading) == [5, 0]
+    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
+    screening.groups.named(ME, ["a"])
+    screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
+    screening.stops(ME, ApiKey.FETCH, 17, reading)
+    assert ends.fetched == {("a", 0): 0, ("a", 1): 0}, "of the old topic"
+
+
+def test_a_new_topic_whose_id_is_not_known_is_hidden_by_its_name() -> None:
+    screening = Screening()
+    shown = {"new": ShownTopic(bytes(16), 0)}
+    screening.look_for(shown, ["new"], {}, listens=False)
+    assert screening.stops(ME, ApiKey.LIST_OFFSETS, 7, list_offsets("new", 0))
+    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"x" * 16, 0))
