@@ -7,10 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from redis import Redis
 
+from gateway.core.repartition.partitioners import Partitioner
+from gateway.core.repartition.record import Pace, Phase, Repartition, to_text
+from gateway.core.wire.apis import ApiKey
+from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.redis import EmbeddedRedis
+from gateway.repartition.table import KEY
 from tests.chaos.repartition import IDEMPOTENT, NEXT_TOPIC, working
 from tests.integration.repartition.test_growing import (
     QUICK,
@@ -20,6 +29,7 @@ from tests.integration.repartition.test_growing import (
     wait_for_line,
     wait_for_phase,
 )
+from tests.integration.repartition.test_operating_it import shown
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
@@ -30,8 +40,9 @@ from tests.rig.clients.plain_consumers import (
 )
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.kafka import produce
+from tests.rig.kafka import log_end, produce
 from tests.rig.operating import keyway
 from tests.rig.patience import wait_until
 
@@ -142,6 +153,36 @@ def _all_over(crowd: Crowd, partitions: range) -> bool:
     return all({each.partition for each in group} >= set(partitions) for group in _groups(crowd))
 
 
+def crowd_of(
+    hosts: ShareHost,
+    front: str,
+    old: str,
+    fresh_name: Callable[[str], str],
+    java_programs: JavaPrograms | None,
+) -> Crowd:
+    """All of one client library: 200 keys, 120 records/s. `java_programs` None: librdkafka."""
+    shared = fresh_name("shared")
+
+    def producer(at: int, name: str, sent: int) -> KeyedProducer:
+        before = f"sent.before={sent}"
+        if java_programs is not None:
+            return KeyedProducer.java(java_programs, front, name, 100 * at, 100, 60, before)
+        return KeyedProducer.librdkafka(front, name, 100 * at, 100, 60, before, *IDEMPOTENT)
+
+    def member(topics: list[str]) -> ShareMember:
+        return hosts.member(front, shared, topics)
+
+    def consumer(topics: str, group: str) -> PlainConsumer:
+        protocol = "group.protocol=" + group.split("-")[0]
+        if java_programs is not None:
+            return PlainConsumer.java(java_programs, front, topics, group, 50, protocol)
+        return PlainConsumer.librdkafka(front, topics, group, 50, protocol)
+
+    producers = [producer(at, old, 0) for at in range(2)]
+    plain = (fresh_name("classic"), fresh_name("consumer"))
+    return Crowd(old, old + ".3", producers, producer, member, consumer, plain)
+
+
 @pytest.fixture(params=["librdkafka", "java"])
 def crowd(
     request: pytest.FixtureRequest,
@@ -151,29 +192,9 @@ def crowd(
     java_programs: JavaPrograms,
     new_host: Callable[[str], ShareHost],
 ) -> Crowd:
-    """All of one client library: 200 keys, 120 records/s."""
-    old, shared, front, host = topic(partitions=8), fresh_name("s"), node.bootstrap, new_host
-    of_java = request.param == "java"
-    members_of = host(request.param)
-
-    def producer(at: int, name: str, sent: int) -> KeyedProducer:
-        before = f"sent.before={sent}"
-        if of_java:
-            return KeyedProducer.java(java_programs, front, name, 100 * at, 100, 60, before)
-        return KeyedProducer.librdkafka(front, name, 100 * at, 100, 60, before, *IDEMPOTENT)
-
-    def member(topics: list[str]) -> ShareMember:
-        return members_of.member(front, shared, topics)
-
-    def consumer(topics: str, group: str) -> PlainConsumer:
-        protocol = "group.protocol=" + group.split("-")[0]
-        if of_java:
-            return PlainConsumer.java(java_programs, front, topics, group, 50, protocol)
-        return PlainConsumer.librdkafka(front, topics, group, 50, protocol)
-
-    producers = [producer(at, old, 0) for at in range(2)]
-    plain = (fresh_name("classic"), fresh_name("consumer"))
-    return Crowd(old, old + ".3", producers, producer, member, consumer, plain)
+    programs = java_programs if request.param == "java" else None
+    host = new_host(request.param)
+    return crowd_of(host, node.bootstrap, topic(partitions=8), fresh_name, programs)
 
 
 @pytest.mark.deep
@@ -197,6 +218,55 @@ def test_the_gateway_is_killed_in_each_phase(node: GatewayProcess, crowd: Crowd)
     move(crowd, node, strike)
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("library", ["librdkafka", "java"])
+def test_no_producer_follows_a_topic_that_shrinks_under_its_name(
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    topic: Callable[..., str],
+    java_programs: JavaPrograms,
+    library: str,
+) -> None:
+    """Why it moves into another one: what a client has batched for a partition that Metadata no
+    longer shows, it can only fail.
+    """
+    name, pace = topic(partitions=8), Pace(adoption_ms=0, settle_ms=0, late_ms=0)
+    with WireClient(kafka.bootstrap_servers) as client:
+        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    shrunk = Repartition(
+        topic=name,
+        topic_id=row["TopicId"].hex(),
+        before=3,
+        after=8,
+        partitioner=Partitioner.MURMUR2,
+        pace=pace,
+        phase=Phase.ABORTED,
+    )
+    with (
+        EmbeddedRedis(tmp_path / "redis") as redis,
+        GatewayProcess(
+            tmp_path / "a", kafka.bootstrap_servers, redis_url=redis.url, nodes={"id": "a"}
+        ) as front,
+    ):
+        words = ("linger.ms=200", "delivery.timeout.ms=8000", "request.timeout.ms=3000")
+        if library == "java":
+            producer = KeyedProducer.java(java_programs, front.bootstrap, name, 0, 100, 500, *words)
+        else:
+            words += IDEMPOTENT
+            producer = KeyedProducer.librdkafka(front.bootstrap, name, 0, 100, 500, *words)
+        try:
+            end = partial(log_end, kafka.bootstrap_servers, name, 7)
+            wait_until(lambda: end() > 0, what="records of the last one", deadline_s=60)
+            Redis.from_url(redis.url).hset(KEY, name, to_text(shrunk))
+            wait_until(
+                lambda: shown(front.bootstrap, name) == {0, 1, 2}, what="3 shown", deadline_s=30
+            )
+            with pytest.raises(AssertionError, match=r"timed out|Expiring \d+ record"):
+                producer.end()
+        finally:
+            producer.kill()
+
+
 def test_a_record_waits_for_the_earlier_one_in_the_old_topic(
     node: GatewayProcess,
     topic: Callable[..., str],
@@ -207,7 +277,7 @@ def test_a_record_waits_for_the_earlier_one_in_the_old_topic(
     old, group = topic(partitions=2, config={"retention.ms": "7200000"}), fresh_name("waits")
     new, front = old + ".1", node.bootstrap
     assert "takes none away" in repartition(node, old, partitions=1)["refusals"][0]
-    first = librdkafka_host.member(front, group, [old])
+    first = librdkafka_host.member(front, group, [old], explicit=True)
     try:
         produce(front, old, [(b"k", b"0"), (b"k", b"1")])
         first.poll_count(1)
@@ -228,7 +298,7 @@ def test_a_record_waits_for_the_earlier_one_in_the_old_topic(
             some = member.poll_some(60)
             assert some, [(each.topic, each.value) for each in came]
             came += some
-            member.settle("accept", some)
+            member.settle("ACCEPT", some)
         of_key = [(each.topic, each.value) for each in came if each.key == b"k"]
         assert of_key == [(old, b"0"), (old, b"1"), (new, b"2")]
         wait_for_phase(node, old, "finished")

@@ -12,6 +12,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from tests.chaos.repartition import IDEMPOTENT, PACE, working
 from tests.integration.repartition.test_growing import repartition, status, wait_for_phase
+from tests.integration.repartition.test_moving import crowd_of, move
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
     PlainConsumer,
@@ -105,3 +106,24 @@ def test_two_nodes(
     for group in (worked, consumed_by(consumers)):
         assert {each.partition for each in group} == set(range(8))
         assert_each_after_the_one_before(group, sent)
+
+
+@pytest.mark.parametrize("killed", [None, "a", "b"])
+def test_a_move_on_two_nodes(
+    nodes: list[GatewayProcess],
+    kafka_pair: KafkaCluster,
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+    killed: str | None,
+) -> None:
+    """8 to 3, as above."""
+    name = fresh_name("topic")
+    create_topic(kafka_pair.bootstrap_servers, name, partitions=8)
+    both = ",".join(node.bootstrap for node in nodes)
+    left = nodes[0] if killed == "b" else nodes[1]
+
+    def strike(phase: str) -> None:
+        if phase == "open" and killed is not None:
+            {"a": nodes[0], "b": nodes[1]}[killed].kill()
+
+    move(crowd_of(librdkafka_host, both, name, fresh_name, None), left, strike)
