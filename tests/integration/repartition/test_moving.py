@@ -75,6 +75,9 @@ class Crowd:
             sent = sum(producer.end().values())
             self.producers[at] = self.open_producer(at, self.new, sent)
 
+    def all_are_served(self) -> bool:
+        return all(each.consumed for opened in self.consumers.values() for each in opened)
+
     def of_shared_group(self) -> list[Consumed]:
         return [each for worked in self.worked for each in list(worked)]
 

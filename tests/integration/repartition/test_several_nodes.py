@@ -122,8 +122,11 @@ def test_a_move_on_two_nodes(
     both = ",".join(node.bootstrap for node in nodes)
     left = nodes[0] if killed == "b" else nodes[1]
 
+    crowd = crowd_of(librdkafka_host, both, name, fresh_name, None)
+
     def strike(phase: str) -> None:
         if phase == "open" and killed is not None:
+            wait_until(crowd.all_are_served, what="records of each consumer", deadline_s=60)
             {"a": nodes[0], "b": nodes[1]}[killed].kill()
 
-    move(crowd_of(librdkafka_host, both, name, fresh_name, None), left, strike)
+    move(crowd, left, strike)
