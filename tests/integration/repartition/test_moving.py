@@ -251,7 +251,11 @@ def test_no_producer_follows_a_topic_that_shrinks_under_its_name(
             tmp_path / "a", kafka.bootstrap_servers, redis_url=redis.url, nodes={"id": "a"}
         ) as front,
     ):
-        words = ("linger.ms=200", "delivery.timeout.ms=8000", "request.timeout.ms=3000")
+        words: tuple[str, ...] = (
+            "linger.ms=200",
+            "delivery.timeout.ms=8000",
+            "request.timeout.ms=3000",
+        )
         if library == "java":
             producer = KeyedProducer.java(java_programs, front.bootstrap, name, 0, 100, 500, *words)
         else:

@@ -77,10 +77,10 @@ def test_one_that_was_created_before_a_crash_is_taken() -> None:
     assert created(Kafka(code=36)) == ID
 
 
-@pytest.mark.parametrize("theirs", [{"end": 5}, {"partitions": 2}])
-def test_one_that_somebody_else_has_used_is_not(theirs: dict[str, int]) -> None:
+@pytest.mark.parametrize("theirs", [Kafka(code=36, end=5), Kafka(code=36, partitions=2)])
+def test_one_that_somebody_else_has_used_is_not(theirs: Kafka) -> None:
     with pytest.raises(InvalidOperation, match="somebody else has created"):
-        created(Kafka(code=36, **theirs))
+        created(theirs)
 
 
 def test_it_waits_for_its_leaders_and_for_rights() -> None:
