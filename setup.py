@@ -16,6 +16,8 @@ from typing import Any
 from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
+# The commands that need extension modules. An sdist and metadata do not.
+BUILDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 
 
 def compiler_fault() -> str | None:
@@ -61,4 +63,4 @@ def hot_extensions() -> list[Any]:
     return extensions
 
 
-setup(ext_modules=hot_extensions())
+setup(ext_modules=hot_extensions() if BUILDS & set(sys.argv) else [])
