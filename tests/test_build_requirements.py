@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.compiled import hot_sources, shell_sources
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 UNTYPED = {
     name.removesuffix(".*")
