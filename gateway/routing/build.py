@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
 from gateway.routing.limits import COORDINATOR_MOVED_S
+from gateway.routing.lone import LoneNode, refuse_lone
 from gateway.routing.metrics import ADOPTED, NodesCollector
 from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
@@ -59,11 +61,7 @@ def build(
     """Starts behind the upstream, whose cluster id all nodes must share."""
     node_id = config.nodes.id
     if node_id is None:
-        return Part(
-            name="routing",
-            room=RoutingRoom(Alone(), None),
-            start=lambda: _refuse_company(config, redis),
-        )
+        return _alone(config, redis)
     facts = {
         "admin": _rest_address(config),
         ADMIN_TLS: config.admin.tls is not None,
@@ -116,12 +114,30 @@ def build(
         warnings=warnings,
         figures=figures,
         collectors=(NodesCollector(owners, moves, differing, lambda: table.clock_off_ms),),
-        start=_entering(owners, listen),
+        start=_entering(owners, listen, redis),
         background=(owners.run, topics.run),
     )
 
 
-def _entering(owners: SharedOwners, listen: ListenRoom) -> Callable[[], Awaitable[None]]:
+def _alone(config: Config, redis: Redis) -> Part[RoutingRoom]:
+    """The embedded Redis is nobody else's."""
+    room = RoutingRoom(Alone(), None)
+    if config.state.redis_url is None:
+        return Part(name="routing", room=room)
+    where = config.listen.all()[0]
+    name = f"{socket.gethostname()}:{where.bootstrap_port}"
+    lone = LoneNode(redis, name, secrets.token_hex(8))
+
+    async def enter() -> None:
+        await _refuse_company(redis)
+        await lone.enter()
+
+    return Part(name="routing", room=room, start=enter, background=(lone.run,), stop=lone.leave)
+
+
+def _entering(
+    owners: SharedOwners, listen: ListenRoom, redis: Redis
+) -> Callable[[], Awaitable[None]]:
     """The start of the part. Clients forget the coordinators whose address changes from then on."""
     coordinators = MovedCoordinators(COORDINATOR_MOVED_S)
 
@@ -129,6 +145,7 @@ def _entering(owners: SharedOwners, listen: ListenRoom) -> Callable[[], Awaitabl
         coordinators.look(owners.endpoints(), time.monotonic())
 
     async def enter() -> None:
+        await refuse_lone(redis)
         await owners.enter()
         look()  # the first one, if there was nothing to be told of
 
@@ -178,10 +195,8 @@ def joining(room: RoutingRoom) -> list[Part[None]]:
     return [Part(name="joining", room=None, ready=shared.join, drain=shared.leave)]
 
 
-async def _refuse_company(config: Config, redis: Redis) -> None:
+async def _refuse_company(redis: Redis) -> None:
     """Raises CannotJoin if this Redis is that of several nodes."""
-    if config.state.redis_url is None:
-        return
     try:
         living = [row.node.id for row in await living_nodes(redis)]
     except RoutingUnavailable as error:

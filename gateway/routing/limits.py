@@ -18,6 +18,9 @@ HAND_OVER_S_MAX = 2.0
 # answers of a host that is down (60 s by default) before it asks again.
 COORDINATOR_MOVED_S = 300.0
 
+# A node that stands alone says so this often, for SESSION_MS.
+LONE_EVERY_MS = 1_000
+
 # A row of a node that is gone stays so long, for `keyway node list`.
 GONE_SHOWN_MS = 3_600_000
 
