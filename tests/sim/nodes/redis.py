@@ -28,6 +28,7 @@ from dispatcher.store.base import (
     Write,
 )
 from dispatcher.store.memory import MemoryStore
+from gateway.routing import lone
 from tests.sim.nodes.timeline import Timeline
 
 T = TypeVar("T")
@@ -257,6 +258,10 @@ class Link:
             return await self.ask(lambda: self.redis.members(key, *arguments))
         assert "publish" in script, "routing.lua"
         return await self.ask(lambda: self.redis.routing(key, *arguments))
+
+    async def get(self, key: str) -> bytes | None:
+        assert key == lone.KEY, "of a node that stands alone: none does here"
+        return await self.ask(lambda: None)
 
     async def xrevrange(self, key: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
         return await self.ask(lambda: self.redis.streams.get(key, [])[::-1][:count])
