@@ -45,9 +45,9 @@ def test_a_node_that_begins_beside_others_does_not_know_what_has_moved() -> None
 
 def test_it_ends_when_every_client_has_noticed() -> None:
     moved = MovedCoordinators(300)
-    moved.look({1: A}, 0)
-    assert moved.forgotten(7, [1], 299) == {1}
-    assert moved.forgotten(8, [1], 300) == set()
+    moved.look({1: A}, 20)
+    assert moved.forgotten(7, [1], 319) == {1}
+    assert moved.forgotten(8, [1], 320) == set()
 
 
 def test_connections_that_are_closed_leave_nothing() -> None:
