@@ -104,16 +104,19 @@ class Consumer:
             self.view = None
             await asyncio.sleep(self.world.rng.uniform(0.05, 0.3))
             raise LineLost
+        line.when_broken = self._broken
         self.lines.add(line)
         return line
+
+    def _broken(self) -> None:
+        if self.alive:
+            self.world.judge.line_lost(self.member)
 
     def _lost(self, line: Line) -> None:
         self.view = None
         if line in self.lines:
             self.lines.discard(line)
             line.hang_up()
-            if self.alive:
-                self.world.judge.line_lost(self.member)
 
     async def _ask(self, line: Line, key: ApiKey, body: Message) -> Message:
         """Raises LineLost."""
@@ -291,6 +294,8 @@ class Session:
                 places += [(partition, offset) for offset in range(first, last + 1)]
         for place in places:
             self.judge.delivered(self.consumer.member, place, until_ms)
+        if self.line.broken:
+            self.judge.line_lost(self.consumer.member)  # before the records were seen
         return places, moved
 
     async def _work(self, places: list[Place]) -> None:

@@ -97,7 +97,9 @@ class Judge:
         self.confirmed.add(place)
 
     def line_lost(self, member: str) -> None:
-        """One of its connections: the node may think that the member is gone, after the grace."""
+        """One of its connections broke. The node gives the member's records to others after the
+        grace, also while the member works and has not noticed.
+        """
         until_ms = self.timeline.now_ms + self.grace_ms - self.slack_ms
         for hold in self.holds.values():
             if hold.member == member:

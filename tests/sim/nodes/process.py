@@ -176,6 +176,7 @@ class Line(ScriptedConnection):
         self.broken = False  # as the client sees it
         self.drains = False
         self.answers: set[asyncio.Future[bytes | None]] = set()  # None: broken
+        self.when_broken: Callable[[], None] = lambda: None
 
     def drain(self) -> None:
         """The node ends it once it has answered what it was asked."""
@@ -188,8 +189,11 @@ class Line(ScriptedConnection):
         self.process.world.timeline.after(0.5, self.break_off)
 
     def break_off(self) -> None:
-        """The client notices."""
+        """The client's end of it; a client that works notices later."""
+        if self.broken:
+            return
         self.broken = True
+        self.when_broken()
         for answer in list(self.answers):
             if not answer.done():
                 answer.set_result(None)

@@ -18,6 +18,7 @@ SEEDS = range(12)  # make sim ARGS=--nodes hunts on
 TAUGHT = [
     257,  # test_a_coordinator_that_moved_is_found_though_no_member_says_so
     447,  # test_a_node_that_is_fenced_asks_whether_the_leader_has_moved
+    740560,  # the judge: a member that works has not noticed that its connection broke
 ]
 
 
