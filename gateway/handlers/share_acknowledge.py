@@ -22,8 +22,8 @@ from gateway.handlers.share_requests import (
     ShareServices,
     ack_batches,
     authorise_group,
-    denied_topics,
     locate,
+    rights_of,
 )
 from gateway.listen.answering import Request
 
@@ -45,7 +45,7 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
     batches = ack_batches(body["Topics"])
     key = session_key(connection.broker_id, group, member_id)
     plan = plan_of(services, connection, services.groups.sessions.find(key), body["Topics"])
-    denied = set() if plan else await denied_topics(services, connection, batches)
+    rights = plan.rights if plan else await rights_of(services, connection, batches)
     # From here on a session that is closed here is closed for the dispatchers, too, whenever the
     # client hangs up.
     epoch = body["ShareSessionEpoch"]
@@ -58,9 +58,8 @@ async def _acknowledge(services: ShareServices, request: Request, body: Message)
     rows: list[tuple[bytes, Message]] = []
     misled = False
     allowed = {}
-    names = services.topology().names
     for partition, acks in batches.items():
-        if names.get(partition[0]) in denied:
+        if rights.get(partition) is False:
             rows.append(
                 (
                     partition[0],

@@ -58,13 +58,14 @@ from gateway.handlers.share_requests import (
     AckAnswer,
     Acknowledgements,
     Located,
+    Rights,
     ShareServices,
     ack_batches,
     authorise_group,
-    denied_topics,
     is_elsewhere,
     is_unheard,
     locate,
+    rights_of,
 )
 from gateway.listen.answering import Request
 from gateway.reading.read_records import NO_BYTES_MAX
@@ -89,17 +90,18 @@ async def share_fetch(services: ShareServices, request: Request) -> bytes | Long
             await services.coordination.await_member(group, member_id)
         open_session = services.groups.sessions.find(key)
         plan = plan_of(services, request.connection, open_session, body["Topics"])
-        denied: set[str] = set()
         if plan is None:
             named = _named(open_session, body)
-            denied = await denied_topics(services, request.connection, named)
+            rights = await rights_of(services, request.connection, named)
+        else:
+            rights = plan.rights
         # From here on a session that is closed here is closed for the dispatchers, too, whenever
         # the client hangs up.
         session = _session(services, request, body, key)
         services.groups.connected(group, member_id, request.connection.id)
         if session.resolved is not plan:
             plan = None  # the plan is for other partitions
-        answer = await _ShareFetch(services, request, body, session, denied, plan).answer()
+        answer = await _ShareFetch(services, request, body, session, rights, plan).answer()
     except GroupError as error:
         request.connection.counters.count_request_refused(header.api_key, error.code)
         answer = {"ErrorCode": int(error.code), "ErrorMessage": str(error)}
@@ -201,7 +203,7 @@ class _ShareFetch:
     request: Request
     body: Message
     session: ShareSession
-    denied: set[str]  # topics
+    rights: Rights  # another connection may add partitions to the session meanwhile
     plan: SharePlan | None
     pairs: list[tuple[PartitionKey, Window]] = field(default_factory=list)  # to deliver from
     windows_version: int = -1  # of the table, when they were looked up
@@ -272,7 +274,7 @@ class _ShareFetch:
             if at % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
             located = self._located(key, acknowledged=key in batches)
-            if key not in session.partitions:
+            if key not in session.partitions or not (located.error or self.rights.get(key)):
                 continue
             if located.window is not None:
                 found[key] = located.window
@@ -292,7 +294,7 @@ class _ShareFetch:
         """The partition with its topic id. If it has an error, that is noted for the answer."""
         session = self.session
         located = locate(self.services, self.request.connection, session.group, key)
-        if located.topic in self.denied:
+        if self.rights.get(key) is False:
             located = Located(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=located.topic)
             if acknowledged:
                 self._part(key).acknowledged = (located.error, None)
@@ -444,7 +446,8 @@ class _ShareFetch:
             self.pairs = [
                 (key, window)
                 for key in session.partitions
-                if not (key in self.parts and self.parts[key].error)
+                if self.rights.get(key)
+                and not (key in self.parts and self.parts[key].error)
                 and (window := table.get(session.group, *key)) is not None
             ]
         return self.pairs

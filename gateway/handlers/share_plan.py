@@ -11,7 +11,7 @@ from gateway.core.cluster.topology import Topology
 from gateway.core.routing.ownership import Standing
 from gateway.core.share.sessions import PartitionKey, ShareSession
 from gateway.core.wire.schema import Message
-from gateway.handlers.share_requests import ShareServices
+from gateway.handlers.share_requests import Rights, ShareServices
 from gateway.listen.answering import Client
 from gateway.windows.window import Window
 
@@ -26,9 +26,11 @@ class SharePlan:
     until_ms: int  # then upstream is asked again about the client's permissions
     windows: dict[PartitionKey, Window]
     pairs: list[tuple[PartitionKey, Window]] = field(init=False)
+    rights: Rights = field(init=False)
 
     def __post_init__(self) -> None:
         self.pairs = list(self.windows.items())
+        self.rights = dict.fromkeys(self.windows, True)
 
     def holds(self, services: ShareServices, connection: Client) -> bool:
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from dispatcher.core.model import AckError, Acknowledge, AckType
@@ -130,13 +130,20 @@ def is_unheard(services: ShareServices, connection: Client) -> bool:
     return True
 
 
-async def denied_topics(
-    services: ShareServices, connection: Client, keys: Iterable[PartitionKey]
-) -> set[str]:
+# By partition: True, the client may read it; False, it may not. Upstream was not asked about the
+# others, or knows nothing of them yet: they are not served.
+Rights = Mapping[PartitionKey, bool]
+
+
+async def rights_of(
+    services: ShareServices, connection: Client, keys: Collection[PartitionKey]
+) -> Rights:
     names = services.topology().names
-    return await services.authoriser.denied_topics(
+    of_topic = await services.authoriser.topic_rights(
         connection, {names[key[0]] for key in keys if key[0] in names}
     )
+    rights = {key: of_topic.get(names.get(key[0], "")) for key in keys}
+    return {key: right for key, right in rights.items() if right is not None}
 
 
 AckAnswer = tuple[ErrorCode, str | None]

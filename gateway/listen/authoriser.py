@@ -69,6 +69,15 @@ class Authoriser:
         """The topics of `topics` that this client may not read (or use for `operation`). A topic
         that does not exist is not denied: there is nothing.
         """
+        rights = await self.topic_rights(connection, topics, operation)
+        return {name for name, right in rights.items() if right is False}
+
+    async def topic_rights(
+        self, connection: Client, topics: Iterable[str], operation: int = READ
+    ) -> dict[str, bool | None]:
+        """Whether this client may read each topic (or use it for `operation`). None: upstream's
+        broker does not know the topic, or not yet, and has said nothing about it.
+        """
         operations = {name: self._known(connection, "topic", name) for name in topics}
         unknown = [name for name, known in operations.items() if known is None]
         if unknown:
@@ -88,9 +97,8 @@ class Authoriser:
                         connection, "topic", topic["Name"], allowed
                     )
         return {
-            name
+            name: None if known is None else bool(known & (1 << operation))
             for name, known in operations.items()
-            if known is not None and not known & (1 << operation)
         }
 
     def readable_until_ms(self, connection: Client, topics: Iterable[str]) -> int:

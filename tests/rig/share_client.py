@@ -49,6 +49,7 @@ class ScriptedConnection:
     facts: ConnectionFacts = field(default_factory=lambda: ConnectionFacts(host="10.0.0.1"))
     group_denied: bool = False
     denied: set[str] = field(default_factory=set)  # topics
+    unknown: set[str] = field(default_factory=set)  # topics that its broker has not heard of
     asked: list[int] = field(default_factory=list)  # API keys
     gates: dict[int, asyncio.Event] = field(default_factory=dict)  # by API key
     failure: UpstreamError | None = None
@@ -86,6 +87,9 @@ class ScriptedConnection:
     def _described(self, name: str) -> Message:
         if name in self.denied:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return {"Name": name, "ErrorCode": error, "TopicAuthorizedOperations": 0}
+        if name in self.unknown:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return {"Name": name, "ErrorCode": error, "TopicAuthorizedOperations": 0}
         return {"Name": name, "ErrorCode": 0, "TopicAuthorizedOperations": ALL_OPERATIONS}
 
