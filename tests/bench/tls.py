@@ -1,9 +1,9 @@
-"""TLS towards clients: Keyway's beside Kafka's own, and beside Keyway without TLS.
+"""TLS towards clients: Keyway's beside Kafka's own, Kroxylicious', and Keyway without TLS.
 
 Kafka's own ProducerPerformance and ConsumerPerformance with the settings of cases.py; the latency
-of acks=all at a rate that all three reach, as ProducerPerformance tells it; and full handshakes of
-one client after the other (TLS 1.3, ECDSA P-256, no session is resumed). Kafka and Keyway have the
-same certificate. Keyway's way to Kafka is plain, so each record is under TLS once.
+of acks=all at a rate that all reach, as ProducerPerformance tells it; and full handshakes of
+one client after the other (TLS 1.3, ECDSA P-256, no session is resumed). All have the same
+certificate. The way from a gateway to Kafka is plain, so each record is under TLS once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.bench.cases import BENCH_JVM, PARTITIONS, Bench, finish, run_producer_perf
+from tests.bench.kroxylicious import kroxylicious
 from tests.bench.rows import Row, rows_of
 from tests.rig.certificates import Authority
 from tests.rig.gateway_process import GatewayProcess
@@ -33,6 +34,7 @@ HANDSHAKES = 200  # of a round
 LATENCY_PER_S = 2_000  # records, for LATENCY_S
 LATENCY_S = 8
 OURS, PLAIN, THEIRS = "Keyway TLS", "Keyway plain", "Kafka TLS"
+PEERS = "Kroxylicious TLS"
 _numbers = itertools.count(1)
 
 
@@ -51,9 +53,12 @@ def tls(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     with _site(bench.directory / "tls") as site:
         read = _topic(site)
         _produce(bench, site, THEIRS, read, bench.records, -1)
+        # Both JVMs are warm before the first round.
+        _produce(bench, site, PEERS, _topic(site), bench.records, -1)
+        _consume(bench, site, PEERS, read)
         for at in rounds:
-            sides = [OURS, PLAIN, THEIRS]
-            for side in sides[at % 3 :] + sides[: at % 3]:
+            sides = [OURS, PLAIN, THEIRS, PEERS]
+            for side in sides[at % 4 :] + sides[: at % 4]:
                 produced, _ = _produce(bench, site, side, _topic(site), bench.records, -1)
                 consumed = _consume(bench, site, side, read)
                 few = LATENCY_PER_S * LATENCY_S
@@ -75,11 +80,11 @@ def tls(bench: Bench, rounds: Iterable[int]) -> list[Row]:
 
 
 def _pairs(samples: dict[str, list[float]]) -> dict[str, tuple[str, ...]]:
-    """Ours against Kafka's TLS, and against ours without."""
+    """Ours against the TLS of Kafka and of Kroxylicious, and against ours without."""
     return {
         name: tuple(
             other
-            for side in (THEIRS, PLAIN)
+            for side in (THEIRS, PEERS, PLAIN)
             if (other := name.replace(OURS, side)) in samples and other != name
         )
         for name in samples
@@ -118,11 +123,13 @@ def _site(directory: Path) -> Iterator[Site]:
         GatewayProcess(
             directory / "gateway", kafka.bootstrap_servers, listeners=[listener]
         ) as gateway,
+        kroxylicious(directory / "kroxylicious", kafka.bootstrap_servers, own) as peers,
     ):
         addresses = {
             OURS: f"127.0.0.1:{ours}",
             PLAIN: gateway.bootstrap,
             THEIRS: f"127.0.0.1:{secure}",
+            PEERS: peers,
         }
         yield Site(kafka, addresses, settings, authority.trusting())
 

@@ -40,10 +40,14 @@ SHORT_LOCKS = {
     "group.share.record.lock.duration.ms": "1000",
     "group.share.min.record.lock.duration.ms": "1000",
 }
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 OF_OTHERS = {
-    "confluent-kafka-python": (checkouts.confluent_kafka_python, False, SHORT_LOCKS),
+    "confluent-kafka-python": (checkouts.confluent_kafka_python, False, SHORT_LOCKS | ACLS),
     "kafka-python": (checkouts.kafka_python, False, MANY_PARTITIONS),
-    "librdkafka": (checkouts.librdkafka, True, MANY_PARTITIONS),
+    "librdkafka": (checkouts.librdkafka, True, MANY_PARTITIONS | ACLS),
     "franz-go": (checkouts.franz_go, True, {}),
     "sarama": (checkouts.sarama, False, {}),
     "aiokafka": (checkouts.aiokafka, False, {"num.partitions": "2"}),

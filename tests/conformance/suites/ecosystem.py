@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from gateway.embedded.jars import java
 from gateway.embedded.process import free_ports, kill_child, start_child
 from tests.conformance.suites.compared import Verdicts
-from tests.conformance.suites.ecosystem_jars import ecosystem_libs
 from tests.conformance.suites.front import Front, fresh
 from tests.conformance.suites.programs import ended, verdicts
+from tests.rig.clients.java_jars import jars
 from tests.rig.clients.java_programs import JVM_OPTIONS
 from tests.rig.patience import wait_until
 
@@ -29,12 +29,14 @@ PARTITIONS = 4
 DONE_S_MAX = 60.0
 TEXT, COUNTS = "streams-plaintext-input", "streams-wordcount-output"  # fixed in the demo
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+_MODULES = ("connect-file", "connect-runtime", "connect-mirror", "kafka-streams-examples")
 
 
 class Ecosystem:
     def __init__(self, front: Front, version: str) -> None:
         self.front = front
-        self._libs = ecosystem_libs(version)
+        modules = [f"org.apache.kafka:{name}:{version}" for name in _MODULES]
+        self._libs = jars(f"ecosystem-{version}", *modules)
 
     def streams(self, guarantee: str, protocol: str, *, killed: bool) -> None:
         """Each word is counted upwards by one, from 1 to as often as it is there. At least once may
