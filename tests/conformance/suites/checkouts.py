@@ -206,7 +206,7 @@ def franz_go(program: Path, front: Front, only: Sequence[str]) -> Verdicts:
         seconds_max=SUITE_S_MAX,
         check=False,
     )
-    return of_go(said)
+    return of_go(said, front.directory)
 
 
 SARAMA_BROKERS, SARAMA_PORT = 5, 29_090  # addresses that are written in its tests
@@ -246,7 +246,7 @@ def sarama(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
             seconds_max=SUITE_S_MAX,
             check=False,
         )
-    return of_go(said)
+    return of_go(said, front.directory)
 
 
 def go_names(tests: Sequence[str], otherwise: str) -> str:
@@ -260,8 +260,12 @@ def _post(url: str, body: dict[str, str]) -> None:
         assert answer.status == 201, answer.status
 
 
-def of_go(said: str) -> dict[str, str]:
-    """Verdicts in the words of `go test -v`; its subtests count with their test."""
-    names = {"PASS": PASSED, "SKIP": SKIPPED, "FAIL": "failed: see its output"}
+def of_go(said: str, directory: Path) -> dict[str, str]:
+    """Verdicts in the words of `go test -v`, which are kept in `directory`; its subtests count with
+    their test.
+    """
+    log = directory / "go.log"
+    log.write_text(said)
+    names = {"PASS": PASSED, "SKIP": SKIPPED, "FAIL": f"failed: see {log}"}
     found = re.findall(r"^--- (PASS|SKIP|FAIL): (\S+)", said, re.MULTILINE)
     return {test: names[word] for word, test in found}

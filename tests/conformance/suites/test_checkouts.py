@@ -36,12 +36,13 @@ def test_reports_of_pytest() -> None:
     }
 
 
-def test_reports_of_go() -> None:
-    assert of_go(GO) == {
+def test_reports_of_go(tmp_path: Path) -> None:
+    assert of_go(GO, tmp_path) == {
         "TestOne": "passed",
-        "TestTwo": "failed: see its output",
+        "TestTwo": f"failed: see {tmp_path / 'go.log'}",
         "TestThree": "skipped",
     }
+    assert (tmp_path / "go.log").read_text() == GO
 
 
 def test_go_runs_the_named_tests_and_no_other() -> None:
