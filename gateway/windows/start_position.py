@@ -63,9 +63,12 @@ async def start_position(
     """
     reset = "earliest" if added_while_reading else section.auto_offset_reset
     isolation = isolation_of(section)
-    position = await upstream.list_offset(partition, _timestamp(reset, now_ms), isolation)
+    timestamp = _timestamp(reset, now_ms)
+    # Before the look by time: a record that is produced between the two is young enough.
+    end = -1 if timestamp < 0 else await upstream.list_offset(partition, LATEST, isolation)
+    position = await upstream.list_offset(partition, timestamp, isolation)
     if position < 0:  # no record is so late
-        position = await upstream.list_offset(partition, LATEST, isolation)
+        position = end
     log.info(
         "window_starts",
         group=group,

@@ -52,7 +52,7 @@ def test_position(reset: str, position: int, timestamp: int) -> None:
     offsets = Offsets()
     section = GroupSection().model_copy(update={"auto_offset_reset": reset})
     assert start(offsets, section) == position
-    assert offsets.asked == [(timestamp, 1)]
+    assert offsets.asked[-1] == (timestamp, 1)
 
 
 def test_a_partition_that_was_added_starts_at_its_start() -> None:
@@ -62,6 +62,19 @@ def test_a_partition_that_was_added_starts_at_its_start() -> None:
 def test_nothing_so_late_means_the_end() -> None:
     offsets = Offsets(none_so_late=True)
     assert start(offsets, GroupSection(auto_offset_reset="by_duration:PT1S")) == END
+
+
+def test_a_record_that_comes_while_the_start_is_looked_up_is_not_skipped() -> None:
+    class Growing(Offsets):
+        end = END
+
+        async def list_offset(self, tp: TopicPartition, timestamp: int, isolation: int) -> int:
+            found = await super().list_offset(tp, timestamp, isolation)
+            self.end += timestamp >= 0  # a producer writes right behind the answer
+            return self.end if timestamp == -1 else found
+
+    offsets = Growing(none_so_late=True)
+    assert start(offsets, GroupSection(auto_offset_reset="by_duration:PT1H")) == END
 
 
 def test_isolation() -> None:
