@@ -24,6 +24,7 @@ from gateway.config.file import Config
 from gateway.config.groups import QUEUE_DECIDES, GroupSection
 from gateway.core.share.altered_configs import AlteredConfigs, Values
 from gateway.core.share.dead_letter_queue import TOPIC_NAME, queue_of
+from gateway.core.wire.errors import ErrorCode
 from gateway.members.limits import ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS, GROUP_CONFIG_MS
 from gateway.upstream.errors import Refused, UpstreamError
 
@@ -70,6 +71,19 @@ def overridden(
     return section if queue is None else section.with_queue(queue)
 
 
+# The gateway may not see the configs, or the broker knows none of groups. Any other error says
+# nothing of them, and a group that starts by the wrong settings skips records.
+NO_CONFIGS = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
 async def no_queues() -> bool:
     return False
 
@@ -108,13 +122,15 @@ class GroupSettings:
 
     async def learn(self, group: str) -> GroupSection:
         """The group's settings as Kafka has them now. Raises UpstreamError when upstream does not
-        answer.
+        say what they are.
         """
         shown: dict[str, str] = {}
         try:
             shown = await self.ask(group)
             self._refused.discard(group)
         except Refused as refused:
+            if refused.error_code not in NO_CONFIGS:
+                raise
             # The gateway's identity needs DESCRIBE_CONFIGS on the group for this, and no more.
             if group not in self._refused:
                 self._refused.add(group)

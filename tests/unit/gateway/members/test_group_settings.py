@@ -149,6 +149,25 @@ def test_a_refusal_is_said_once_and_means_keyway_yaml() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER]
+)
+def test_an_error_that_says_nothing_of_the_configs_decides_no_settings(code: ErrorCode) -> None:
+    """A group without a position would start where keyway.yaml says, for good."""
+
+    async def work() -> None:
+        kafka = Kafka()
+        chosen, _ = settings(kafka)
+        kafka.failure = Refused(code, "configuration")
+        with pytest.raises(Refused):
+            await chosen.known("g")
+        kafka.failure = None
+        kafka.configs["g"] = {"share.auto.offset.reset": "earliest"}
+        assert (await chosen.known("g")).auto_offset_reset == "earliest"
+
+    asyncio.run(work())
+
+
 def test_every_group_is_looked_at_now_and_then() -> None:
     async def work() -> None:
         kafka = Kafka()
