@@ -173,7 +173,8 @@ class Acquire:
 @dataclass(init=False, slots=True)
 class Acknowledge:
     """Acknowledgement batches as on the wire: (first offset, last offset, types of length 1 or
-    last-first+1).
+    last-first+1). `again`: they were asked before, and whether they were applied is not
+    known.
     """
 
     member_id: MemberId
@@ -181,6 +182,7 @@ class Acknowledge:
     batches: list[tuple[int, int, bytes]]
     now_ms: int
     type_max: int  # RENEW; a higher type is an invalid request
+    again: bool
 
     def __init__(
         self,
@@ -189,11 +191,13 @@ class Acknowledge:
         batches: list[tuple[int, int, bytes]],
         now_ms: int,
         type_max: int = 4,
+        again: bool = False,
     ) -> None:
         self.member_id = member_id
         self.session_id = session_id
         self.batches = batches
         self.now_ms = now_ms
+        self.again = again
         self.type_max = type_max
 
 

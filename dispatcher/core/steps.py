@@ -159,7 +159,9 @@ class Delivered:
 
 @dataclass(init=False, slots=True)
 class AckResult:
-    """The answer to Acknowledge: one entry per batch of the event, None = taken."""
+    """The answer to Acknowledge: one entry per batch of the event. If all are None the batches are
+    applied, else none of them.
+    """
 
     errors: list[AckError | None]
 

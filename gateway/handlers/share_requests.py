@@ -208,10 +208,10 @@ class Acknowledgements:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition moves to another node."
         return ErrorCode.INVALID_RECORD_STATE, "Nothing is acquired."
 
-    def _event(self, acks: AckBatches) -> Acknowledge:
+    def _event(self, acks: AckBatches, *, again: bool = False) -> Acknowledge:
         session, now_ms = self.session, self.services.now_ms()
         type_max = AckType.RENEW if self.renewing else AckType.REJECT
-        return Acknowledge(session.member_id, session.session_id, acks, now_ms, type_max)
+        return Acknowledge(session.member_id, session.session_id, acks, now_ms, type_max, again)
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """An answer for every partition that was acknowledged."""
@@ -239,7 +239,7 @@ class Acknowledgements:
         try:
             async with asyncio.timeout_at(deadline):
                 await asked.window.loaded()
-                return _ack_answer(await asked.window.ask(self._event(asked.acks)))
+                return _ack_answer(await asked.window.ask(self._event(asked.acks, again=True)))
         except (TimeoutError, WindowUnavailable):
             # Kafka's own broker answers the same when its share-state persister is away; the Java
             # client retries it.

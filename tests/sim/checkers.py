@@ -355,7 +355,7 @@ class Checkers:
         for (first, last, types), error in zip(batches, errors, strict=True):
             kinds = types * (last - first + 1) if len(types) == 1 else types
             pairs = list(zip(range(first, last + 1), kinds, strict=True))
-            if error is None:
+            if not any(errors):
                 for offset, kind in pairs:
                     self._accepted(offset, AckType(kind), member, session, now_ms)
             elif error is AckError.INVALID_RECORD_STATE and all(

@@ -66,10 +66,9 @@ def _rejected(event: Event, step: Step) -> set[int]:
         return set()
     (result,) = [effect for effect in step.effects if isinstance(effect, AckResult)]
     found: set[int] = set()
-    for (first, last, types), error in zip(event.batches, result.errors, strict=True):
-        if error is None:
-            kinds = types * (last - first + 1) if len(types) == 1 else types
-            found |= {first + at for at, kind in enumerate(kinds) if kind == AckType.REJECT}
+    for first, last, types in () if any(result.errors) else event.batches:
+        kinds = types * (last - first + 1) if len(types) == 1 else types
+        found |= {first + at for at, kind in enumerate(kinds) if kind == AckType.REJECT}
     return found
 
 

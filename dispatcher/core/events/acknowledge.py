@@ -1,5 +1,5 @@
-"""Acknowledgements, fenced by member, session and attempt: each batch is checked whole, then
-applied whole.
+"""Acknowledgements, fenced by member, session and attempt. All batches are checked before any is
+applied, as in Kafka's SharePartition: who is told of an error knows that nothing has changed.
 
 A late one (the record was given back, and perhaps delivered again) is refused and changes nothing,
 unlike Danube's dispatcher, where the old consumer's acknowledgement completes the new delivery.
@@ -28,25 +28,100 @@ def acknowledge(state: WindowState, event: Acknowledge) -> None:
     if member is not None:
         heard(state, member, event.now_ms)
     session = state.book.sessions.get((event.member_id, event.session_id))
+    batches = event.batches
+    of: list[int] | None = None
+    if event.again or (batches and batches[0][0] < state.log_start):
+        batches, of = _left_to_do(state, session, event)
+    errors = _check_all(state, session, event, batches)
+    wrong = [error for error in errors if error is not None]
+    if not wrong:
+        _apply_all(state, event, batches)
+    elif refused := wrong.count(AckError.INVALID_RECORD_STATE):
+        state.count(Notice.LATE_ACK, refused)
+    if of is not None:
+        by_batch: list[AckError | None] = [None] * len(event.batches)
+        for at, error in zip(of, errors, strict=True):
+            by_batch[at] = by_batch[at] or error
+        errors = by_batch
+    state.effects.append(AckResult(errors=errors))
+
+
+def _check_all(
+    state: WindowState,
+    session: LeaseHolder | None,
+    by: Acknowledge,
+    batches: list[tuple[int, int, bytes]],
+) -> list[AckError | None]:
     errors: list[AckError | None] = []
-    refused = 0
-    accepting: list[tuple[int, int]] = []  # checked, ascending and disjoint; not applied yet
-    for first, last, types in event.batches:
-        if accepting and first <= accepting[-1][1]:
-            accept(state, accepting)
-            accepting = []
-        error = _check(state, session, event, first, last, types)
+    behind = NO_OFFSET
+    for first, last, types in batches:
+        error = _check(state, session, by, first, last, types)
+        if error is None and first <= behind and _overlaps(batches[: len(errors)], first, last):
+            error = AckError.INVALID_RECORD_STATE  # the batch before ends its delivery
+        if error is None and _RENEW in types and not _may_renew(state, session, first, last, types):
+            error = AckError.INVALID_RECORD_STATE
+        behind = max(behind, last)
         errors.append(error)
-        if error is not None:
-            refused += error is AckError.INVALID_RECORD_STATE
-        elif len(types) == 1 and types[0] == _ACCEPT:
+    return errors
+
+
+def _apply_all(state: WindowState, by: Acknowledge, batches: list[tuple[int, int, bytes]]) -> None:
+    accepting: list[tuple[int, int]] = []
+    for first, last, types in batches:
+        if len(types) == 1 and types[0] == _ACCEPT:
             accepting.append((first, last))
         else:
-            _apply(state, first, last, types, event.now_ms)
+            _apply(state, by, first, last, types)
     accept(state, accepting)
-    if refused:
-        state.count(Notice.LATE_ACK, refused)
-    state.effects.append(AckResult(errors=errors))
+
+
+def _overlaps(batches: list[tuple[int, int, bytes]], first: int, last: int) -> bool:
+    return any(first <= until and start <= last for start, until, _ in batches)
+
+
+def _left_to_do(
+    state: WindowState, session: LeaseHolder | None, by: Acknowledge
+) -> tuple[list[tuple[int, int, bytes]], list[int]]:
+    """The batches without the offsets that are no longer in the log: as at Kafka, nothing is wrong
+    with them. And if they were asked before, without an answer: without what was applied then. With
+    the numbers of the batches that they are from.
+    """
+    left: list[tuple[int, int, bytes]] = []
+    of: list[int] = []
+    window = state.window
+    for at, (first, last, types) in enumerate(by.batches):
+        whole = len(types) == 1
+        if first < 0 or last < first or not (whole or len(types) == last - first + 1):
+            left.append((first, last, types))  # an invalid request
+            of.append(at)
+            continue
+        start = max(first, state.log_start)
+        if not whole:
+            types = types[start - first :]
+        if not by.again or last - start >= window.capacity:
+            if start <= last:
+                left.append((start, last, types))
+                of.append(at)
+            continue
+        for offset in range(start, last + 1):
+            kind = types[0] if whole else types[offset - start]
+            if not _was_applied(state, session, by, offset, kind):
+                left.append((offset, offset, bytes([kind])))
+                of.append(at)
+    return left, of
+
+
+def _was_applied(
+    state: WindowState, session: LeaseHolder | None, by: Acknowledge, offset: int, kind: int
+) -> bool:
+    window = state.window
+    if kind == _ACCEPT:
+        if offset < window.front:
+            return not window.aside.contains(offset)
+        return window.holds(offset) and window.is_settled(offset)
+    lease = window.lease_at(offset)
+    # Given back is given back, whoever has it now.
+    return kind in (_RELEASE, _REJECT) and (lease is None or not _is_theirs(lease, session, by))
 
 
 def _check(
@@ -81,6 +156,23 @@ def _check(
             if kind != _GAP or lease is not None or not _nothing_there(state, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
+
+
+def _may_renew(
+    state: WindowState, session: LeaseHolder | None, first: int, last: int, types: bytes
+) -> bool:
+    """What a lost session left behind goes over to the renewing one. A key is with one session: if
+    more of its records are in flight, they stay with the lost one until its grace is over.
+    """
+    window = state.window
+    for offset in range(first, last + 1):
+        kind = types[0] if len(types) == 1 else types[offset - first]
+        lease = window.lease_at(offset)
+        if kind == _RENEW and lease is not None and lease.session is not session:
+            queue = window.queue_at(offset)
+            if queue is not None and queue.in_flight > 1:
+                return False
+    return True
 
 
 def _is_theirs(lease: Lease, session: LeaseHolder | None, by: Acknowledge) -> bool:
@@ -220,9 +312,10 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
         state.count(Notice.ACCEPTED, sum([last + 1 - first for first, last in ranges]))
 
 
-def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int) -> None:
+def _apply(state: WindowState, by: Acknowledge, first: int, last: int, types: bytes) -> None:
     """Everything but a plain accept of a range."""
     window = state.window
+    now_ms = by.now_ms
     renewed: list[int] = []
     for offset in _applied(state, first, last, types):
         kind = types[0] if len(types) == 1 else types[offset - first]
@@ -241,7 +334,7 @@ def _apply(state: WindowState, first: int, last: int, types: bytes, now_ms: int)
             state.effects.append(Noticed(notice=Notice.GAP_ACK, count=1, detail=f"offset {offset}"))
             state.take_back(offset, Reason.GAP_ACK, now_ms)
     if renewed:
-        _renew(state, renewed, now_ms + state.policy.lock_duration_ms)
+        _renew(state, by, renewed)
 
 
 def _applied(state: WindowState, first: int, last: int, types: bytes) -> list[int]:
@@ -255,8 +348,9 @@ def _applied(state: WindowState, first: int, last: int, types: bytes) -> list[in
     return aside + list(range(window.front, last + 1))
 
 
-def _renew(state: WindowState, offsets: list[int], deadline_ms: int) -> None:
+def _renew(state: WindowState, by: Acknowledge, offsets: list[int]) -> None:
     window = state.window
+    deadline_ms = by.now_ms + state.policy.lock_duration_ms
     by_lease: dict[int, list[int]] = {}
     for offset in offsets:
         lease = window.lease_at(offset)
@@ -264,22 +358,29 @@ def _renew(state: WindowState, offsets: list[int], deadline_ms: int) -> None:
         by_lease.setdefault(lease.lease_id, []).append(offset)
     for lease_id, renewed in by_lease.items():
         lease = state.book.leases[lease_id]
-        if len(renewed) == lease.live:
+        if len(renewed) == lease.live and lease.session.session_id == by.session_id:
             lease.deadline_ms = deadline_ms
             state.changes.append(LeaseExtended(lease_id=lease.lease_id, deadline_ms=deadline_ms))
         else:
-            _split(state, lease, renewed, deadline_ms)
+            session = state.book.session(lease.session.member, by.session_id)
+            _split(state, lease, session, renewed, deadline_ms)
 
 
-def _split(state: WindowState, lease: Lease, offsets: list[int], deadline_ms: int) -> None:
-    """Part of a lease lives longer than the rest: it becomes a lease of its own, whose higher id
-    wins on restoring.
+def _split(
+    state: WindowState, lease: Lease, session: LeaseHolder, offsets: list[int], deadline_ms: int
+) -> None:
+    """Part of a lease lives longer than the rest, or a lease longer than the session that is lost:
+    it becomes a lease of its own, whose higher id wins on restoring.
     """
-    session = lease.session
     part = state.book.open(session, deadline_ms, offsets)
     for offset in offsets:
         state.window.lease_again(offset, part)
+        queue = state.window.queue_at(offset)
+        if queue is not None:
+            queue.holder = session
     lease.live -= len(offsets)
+    if lease.live == 0:
+        state.ended.append(lease)
     state.changes.append(
         LeaseTaken(
             lease_id=part.lease_id,

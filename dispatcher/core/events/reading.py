@@ -184,6 +184,7 @@ def _reread(state: WindowState, end: int) -> None:
 def log_truncated(state: WindowState, event: LogTruncated) -> None:
     window = state.window
     log_start = event.log_start
+    state.log_start = max(state.log_start, log_start)
     if log_start <= window.cursor:
         return
     known = max(window.read_position, window.known_end, window.front)

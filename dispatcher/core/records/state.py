@@ -50,6 +50,7 @@ class WindowState:
         self.limited = False  # some member may have some records only (joins.py)
         # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
+        self.log_start = 0  # what is below is gone, as far as is known
         self.reading = False  # a ReadOn is out and not answered
         self.full_at = NO_OFFSET  # the front if the span was full at the last tick
         self.stuck_at = NO_OFFSET  # the front that was last reported to hold a full span

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from dispatcher.store.base import FencedError
+from dispatcher.store.base import FencedError, StoreError, Write
+from gateway.config.groups import GroupSection
 from gateway.core.share.errors import GroupError
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.handlers import share_fetch
-from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore
 from tests.rig.share_client import (
     ACCEPT,
     OTHER_ID,
@@ -25,7 +27,7 @@ from tests.rig.share_client import (
     rows,
     story,
 )
-from tests.rig.virtual_time import now_ms, until
+from tests.rig.virtual_time import now_ms, run, until
 
 # ----------------------------------------------------------------------------------- bad requests
 
@@ -127,7 +129,7 @@ def test_a_partition_named_twice_is_answered_once() -> None:
         assert len(answer["Responses"]) == 1
         assert len(answer["Responses"][0]["Partitions"]) == 1
         assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE, "one was acknowledged twice"
-        assert node.stored[node.window().key] == 2, "and once it was right"
+        assert node.stored[node.window().key] == 0, "nothing counts of what has an error"
 
     story(tell)
 
@@ -396,3 +398,33 @@ def test_acknowledging_while_the_state_is_away_can_be_retried() -> None:
         assert row_error(answer) == ErrorCode.NONE
 
     story(tell, partitions=2)
+
+
+class LostAnswers(ScriptedStore):
+    """Applies what it is sent; some of its answers do not arrive."""
+
+    lost = 0
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        results = await super().apply(writes)
+        if not self.lost:
+            return results
+        self.lost -= 1
+        return [StoreError("no answer")] * len(writes)
+
+
+def test_what_the_store_has_taken_without_an_answer_is_no_error() -> None:
+    """Who hears that a record is not acquired takes it for another's, and undoes the work."""
+
+    async def work() -> None:
+        store = LostAnswers()
+        async with Node(GroupSection(auto_offset_reset="earliest"), store=store) as node:
+            node.log.produce(b"a", b"b")
+            client = await joined(node)
+            assert offsets(await client.fetch()) == [0, 1]
+            store.lost = 2  # of the write, and of its repetition
+            answer = await client.acknowledge({0: [(0, 1, ACCEPT)]})
+            assert row_error(answer) == ErrorCode.NONE
+            assert node.stored[node.window().key] == 2
+
+    run(work())

@@ -12,10 +12,12 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     LeaseId,
+    LogTruncated,
     MemberId,
     Policy,
     Reason,
     SessionId,
+    SessionOpened,
 )
 from dispatcher.core.steps import (
     AckResult,
@@ -66,7 +68,64 @@ def test_a_batch_is_taken_whole_or_not_at_all() -> None:
     assert play.acks("c1", [(0, 2, b"\1")]) == REFUSED
     assert play.core.cursor == 0
     assert play.acks("c1", [(0, 0, b"\1"), (0, 0, b"\1"), (2, 2, b"\1")]) == [None, *REFUSED, None]
+    assert play.core.cursor == 0, "none of them, as at Kafka: the client hears of one error"
+    assert play.acks("c1", [(2, 2, b"\1"), (0, 0, b"\1")]) == [None, None]
     assert play.core.cursor == 3
+
+
+def test_what_retention_took_makes_no_acknowledgement_fail() -> None:
+    play = held()
+    play.on(LogTruncated(1, play.now_ms))
+    assert play.acks("c1", [(0, 2, b"\1")]) == [None]
+    assert play.core.cursor == 3
+
+
+def test_of_a_record_that_is_gone_no_type_counts() -> None:
+    play = held()
+    play.on(LogTruncated(2, play.now_ms))
+    assert play.acks("c1", [(0, 1, b"\2\3"), (2, 2, b"\1")]) == [None, None]
+    assert play.core.cursor == 3
+
+
+def again(play: Playbook, batches: list[tuple[int, int, bytes]]) -> list[AckError | None]:
+    """As a gateway asks that does not know whether the store has taken it."""
+    play.on(Acknowledge(MemberId("c1"), SessionId("s1"), batches, play.now_ms, again=True))
+    (result,) = [e for e in play.step.effects if isinstance(e, AckResult)]
+    return result.errors
+
+
+def test_what_was_applied_is_not_refused_when_it_is_asked_again() -> None:
+    play = held()
+    batches = [(0, 1, b"\1\2"), (2, 2, b"\3")]
+    assert play.acks("c1", batches) == [None, None]
+    assert again(play, batches) == [None, None]
+    assert play.step.changes == []
+
+
+def test_asked_again_what_was_not_applied_is_applied() -> None:
+    play = held()
+    play.ack("c1", 0)
+    assert again(play, [(0, 2, b"\1")]) == [None]
+    assert play.core.cursor == 3
+
+
+def test_asked_again_it_does_not_settle_what_another_delivery_holds() -> None:
+    play = held()
+    play.ack("c1", 1, AckType.RELEASE)
+    play.wait(2_000)
+    assert play.acquire("c1", session="s2") == [1]
+    assert again(play, [(0, 1, b"\1")]) == REFUSED
+    assert play.core.cursor == 0
+
+
+def test_a_renewal_by_a_new_session_outlives_the_lost_one() -> None:
+    """The client was told that its lock runs anew."""
+    play = held()
+    play.lose("c1", "s1").on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    assert play.acks("c1", [(0, 1, b"\4")], "s2") == [None]
+    play.wait(play.policy.disconnect_grace_ms + 1_000)
+    assert play.acks("c1", [(0, 1, b"\1")], "s2") == [None]
+    assert play.acks("c1", [(2, 2, b"\1")], "s2") == REFUSED, "it was not renewed"
 
 
 def test_a_stranger_at_the_end_of_a_batch_is_noticed() -> None:
@@ -251,3 +310,11 @@ def test_release_beyond_the_budget_parks() -> None:
     play.acquire("c1")
     play.ack("c1", 0, AckType.RELEASE)
     assert play.notices() == {Notice.RELEASED: 1, Notice.EXHAUSTED: 1, Notice.PARKED: 1}
+
+
+def test_a_key_with_several_records_in_flight_is_renewed_by_their_own_session_only() -> None:
+    play = Playbook(Policy(prefetch_per_key=2)).join("c1").produce(b"a", b"a")
+    assert play.acquire("c1") == [0, 1]
+    play.lose("c1", "s1").on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    assert play.acks("c1", [(0, 0, b"\4")], "s2") == REFUSED
+    assert play.acks("c1", [(0, 0, b"\4")], "s1") == [None]
