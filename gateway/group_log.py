@@ -13,7 +13,7 @@ from gateway.core.share.group_lines import GroupLines, Line
 
 log = structlog.get_logger("keyway.groups")
 
-_ERRORS = frozenset({"dead_letters_not_written", "position_beyond_log_end", "window_fenced"})
+_ERRORS = frozenset({"dead_letters_not_written", "log_tail_lost", "window_fenced"})
 
 
 @dataclass(slots=True)

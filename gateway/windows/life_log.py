@@ -6,7 +6,7 @@ from typing import assert_never
 
 import structlog
 
-from dispatcher.core.life.commands import PositionReset, RetentionPassed, TroubleBegan, TroubleOver
+from dispatcher.core.life.commands import RetentionPassed, TailLost, TroubleBegan, TroubleOver
 from dispatcher.core.steps import Snapshot
 from gateway.group_log import GroupLog
 
@@ -17,7 +17,7 @@ def log_life(
     group_log: GroupLog,
     group: str,
     window: str,
-    command: TroubleBegan | TroubleOver | RetentionPassed | PositionReset,
+    command: TroubleBegan | TroubleOver | RetentionPassed | TailLost,
 ) -> None:
     match command:
         case TroubleBegan(reason=reason):
@@ -27,15 +27,9 @@ def log_life(
         case RetentionPassed(cursor=cursor, log_start=log_start):
             passed = {"cursor": cursor, "log_start": log_start}
             group_log.note(group, "retention_passed_cursor", window=window, **passed)
-        case PositionReset(position=position, log_end=log_end, reset_to=reset_to):
-            group_log.note(
-                group,
-                "position_beyond_log_end",
-                window=window,
-                position=position,
-                log_end=log_end,
-                reset_to=reset_to,
-            )
+        case TailLost(position=position, kept_to=kept_to):
+            lost = {"position": position, "kept_to": kept_to}
+            group_log.note(group, "log_tail_lost", window=window, **lost)
         case _:
             assert_never(command)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from dispatcher.core.steps import Snapshot
+from dispatcher.core.stored.cut import cut
 from dispatcher.core.stored.reconcile import reconciled
 from dispatcher.store.base import Fence, WindowKey
 from gateway.core.cluster.topology import TopicPartition
@@ -48,23 +49,19 @@ async def load(
     *,
     reliable: bool,
     added_while_reading: bool,
-    reset_to: int | None,
+    cut_at: int | None,
 ) -> Loaded:
-    """`reset_to`: where to start if the log no longer has the window's position. Raises StoreError,
+    """`cut_at`: the log has lost its records from this offset on. Raises StoreError,
     UpstreamError.
     """
 
     async def fresh() -> _Found:
         return await _fresh(
-            dependencies,
-            key.group,
-            partition,
-            added_while_reading=added_while_reading,
-            reset_to=reset_to,
+            dependencies, key.group, partition, added_while_reading=added_while_reading
         )
 
     if not reliable:
-        found = await fresh()
+        found = _cut(await fresh(), cut_at)
         await dependencies.forget_stored(key)
         origin = max(unstored_fence(dependencies.now_ms()), found.origin)
         return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), found.snapshot)
@@ -72,16 +69,24 @@ async def load(
         key, dependencies.owner, dependencies.owners.generation
     )
     stored = claimed.snapshot
-    if stored is None or reset_to is not None:
-        found = await fresh()
+    if stored is None:
+        found = _cut(await fresh(), cut_at)
     else:
         found = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
+        found = _cut(found, cut_at)
         if found.snapshot is stored:
             settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
             return Loaded(claimed.fence, claimed.origin, settled_ms, stored)
     origin = max(claimed.next_origin, found.origin)
     await dependencies.store.create(key, claimed.fence, found.snapshot, origin=origin)
     return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), found.snapshot)
+
+
+def _cut(found: _Found, cut_at: int | None) -> _Found:
+    """A window that is cut begins another incarnation, as one that was set to another position:
+    an older commit knows of records that the log has no more.
+    """
+    return found if cut_at is None else replace(found, snapshot=cut(found.snapshot, cut_at))
 
 
 def unstored_fence(now_ms: int) -> Fence:
@@ -134,14 +139,11 @@ async def _fresh(
     partition: TopicPartition,
     *,
     added_while_reading: bool,
-    reset_to: int | None,
 ) -> _Found:
-    """The state of a window without the store: at first use, when the store has lost the window or
-    never keeps it, and when the log no longer has its position. Kafka's commit says where it goes
-    on, or else the group's start. Raises UpstreamError.
+    """The state of a window without the store: at first use, and when the store has lost the window
+    or never keeps it. Kafka's commit says where it goes on, or else the group's start. Raises
+    UpstreamError.
     """
-    if reset_to is not None:
-        return _Found(Snapshot(cursor=reset_to))
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
         origin, settled_ms = read_times(committed.offset, committed.metadata)

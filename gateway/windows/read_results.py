@@ -5,15 +5,12 @@ from __future__ import annotations
 from dispatcher.core.life.commands import Command, Failure
 from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import RecordsRead
-from gateway.config.groups import GroupSection
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.errors import ErrorCode
 
 
-def taken_in(
-    life: WindowLife, section: GroupSection, read: ReadResult, now_ms: int
-) -> list[Command]:
-    """The commands that follow from `read`, of a group with these settings."""
+def taken_in(life: WindowLife, read: ReadResult, now_ms: int) -> list[Command]:
+    """The commands that follow from `read`."""
     if read.error == ErrorCode.NONE:
         ahead = read.high_watermark
         records = RecordsRead(read.start, read.end, read.offsets, read.keys, now_ms, ahead)
@@ -21,9 +18,6 @@ def taken_in(
     if read.error == ErrorCode.MESSAGE_TOO_LARGE:
         return life.given_up.too_large(life.core, read.start, read.end, now_ms)
     if read.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-        from_start = section.auto_offset_reset == "earliest"
-        return life.out_of_range(
-            read.start, read.log_start, read.high_watermark, now_ms, from_start=from_start
-        )
+        return life.out_of_range(read.start, read.log_start, read.high_watermark, now_ms)
     failure = Failure(f"reading failed with Kafka error {read.error}")
     return life.read_failed(read.start, failure, now_ms)

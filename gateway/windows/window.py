@@ -22,10 +22,10 @@ from dispatcher.core.life.commands import (
     Load,
     Pause,
     Persist,
-    PositionReset,
     Refuse,
     RetentionPassed,
     StopReading,
+    TailLost,
     Tell,
     Ticket,
     TroubleBegan,
@@ -213,7 +213,7 @@ class Window:
                         self._stop_reading()
                     case Load() | Pause():
                         self.work.put_nowait(command)
-                    case TroubleBegan() | TroubleOver() | RetentionPassed() | PositionReset():
+                    case TroubleBegan() | TroubleOver() | RetentionPassed() | TailLost():
                         log_life(self._dependencies.log, self.key.group, repr(self), command)
                     case _:
                         assert_never(command)
@@ -295,7 +295,7 @@ class Window:
         """The reader's sink."""
         if self.when_read is not None:
             self.when_read(read)
-        commands = taken_in(self.life, self.section, read, self._dependencies.now_ms())
+        commands = taken_in(self.life, read, self._dependencies.now_ms())
         self.perform(commands)
         # No commands: the window has left that place, or waits there for an operator.
         if read.error == ErrorCode.MESSAGE_TOO_LARGE and commands:

@@ -25,8 +25,8 @@ async def run_window(window: Window, dependencies: Dependencies) -> None:
     work = await window.work.get()
     while work is not None:
         match work:
-            case Load(reset_to=reset_to):
-                await _load(window, dependencies, reset_to)
+            case Load(cut_at=cut_at):
+                await _load(window, dependencies, cut_at)
                 work = await window.work.get()
             case Pause(wait_ms=wait_ms):
                 work = await _pause(window, wait_ms)
@@ -43,7 +43,7 @@ async def _pause(window: Window, wait_ms: int) -> Load | Pause | None:
     return await window.work.get()
 
 
-async def _load(window: Window, dependencies: Dependencies, reset_to: int | None) -> None:
+async def _load(window: Window, dependencies: Dependencies, cut_at: int | None) -> None:
     try:
         async with dependencies.loads.turn(window.asked_by):
             await dependencies.settings.known(window.key.group)
@@ -53,7 +53,7 @@ async def _load(window: Window, dependencies: Dependencies, reset_to: int | None
                 window.partition,
                 reliable=window.section.reliable,
                 added_while_reading=window.added_while_reading,
-                reset_to=reset_to,
+                cut_at=cut_at,
             )
         window.go_up(loaded)
     except (StoreError, UpstreamError) as error:

@@ -18,10 +18,10 @@ from dispatcher.core.life.commands import (
     Load,
     Pause,
     Persist,
-    PositionReset,
     Refuse,
     RetentionPassed,
     StopReading,
+    TailLost,
     Tell,
     Ticket,
     TroubleBegan,
@@ -167,7 +167,7 @@ class Window:
                 world.after(wait_ms, lambda: self._pause_over(incarnation))
             case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
                 pass  # for the cache, or for the log
-            case PositionReset():
+            case TailLost():
                 raise CheckFailure("Log", f"no simulated log ends early: {command}")
             case _ if not still:
                 pass
@@ -262,7 +262,7 @@ class Window:
             self._on_read(replace(self.last_read, now_ms=now_ms))
         if log.start > wish.position:
             place = (wish.position, log.start, log.end)
-            self.perform(self.life.out_of_range(*place, now_ms, from_start=True))
+            self.perform(self.life.out_of_range(*place, now_ms))
             return
         end = min(log.end, wish.position + rng.randint(1, wish.offsets_max))
         offsets, keys = log.read(wish.position, end)

@@ -18,11 +18,11 @@ NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Claim the window and read it, then report `loaded` or `load_failed`. `reset_to`: the position
-    to start from instead of the stored one, which the log does not have any more.
+    """Claim the window and read it, then report `loaded` or `load_failed`. `cut_at`: the log has
+    lost what it had from this offset on; the window is to forget it, too (stored/cut.py).
     """
 
-    reset_to: int | None
+    cut_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,14 @@ class RetentionPassed:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionReset:
-    """The position was reset, which is to be logged: the log ends before `position`, which was read
-    already (an unclean election, or an offset that was set beyond the end). The window is loaded
-    again and starts at `reset_to`.
+class TailLost:
+    """The log has lost its records from `kept_to` on, which is to be logged: `position` was read
+    already (an unclean election, a broker without power, or an offset that was set beyond the end).
+    The window is loaded again without them.
     """
 
     position: int
-    log_end: int
-    reset_to: int
+    kept_to: int
 
 
 Command = (
@@ -130,7 +129,7 @@ Command = (
     | TroubleBegan
     | TroubleOver
     | RetentionPassed
-    | PositionReset
+    | TailLost
     | MembersReady
     | ReadOn
     | WriteDeadLetters

@@ -34,10 +34,10 @@ from dispatcher.core.life.commands import (
     ForgetBelow,
     Load,
     Pause,
-    PositionReset,
     Refuse,
     RetentionPassed,
     StopReading,
+    TailLost,
     Tell,
     Ticket,
     TroubleBegan,
@@ -114,7 +114,7 @@ class WindowLife:
         self._writing: Batch | None = None
         self._reads_stopped = False
         self._forgotten_below: int | None = None
-        self._reset_to: int | None = None
+        self._cut_at: int | None = None
         self.given_up = GivenUp()
         # Deliveries of a batch that may be in the store, and that no client was sent.
         self._unconfirmed: list[Delivered] = []
@@ -142,7 +142,7 @@ class WindowLife:
         if self.state is LifeState.CLOSED:
             return []
         assert self.state is LifeState.LOADING
-        return [Load(self._reset_to)]
+        return [Load(self._cut_at)]
 
     def loaded(
         self,
@@ -174,7 +174,7 @@ class WindowLife:
         self._commits.alone = False
         self._reliable = policy.reliable
         self.given_up.by_policy(policy)
-        self._reset_to = None
+        self._cut_at = None
         self._up_since_ms = now_ms
         self._stir()
         if hold is not None:
@@ -202,7 +202,7 @@ class WindowLife:
         self._go(LifeEvent.PAUSE_OVER)
         if self.state is LifeState.CLOSED:
             return []
-        return [Load(self._reset_to)]
+        return [Load(self._cut_at)]
 
     def look_again(self) -> list[Command]:
         """The group's position may have been set elsewhere: loads the window again, at once."""
@@ -324,11 +324,9 @@ class WindowLife:
         return commands
 
     def out_of_range(
-        self, position: int, log_start: int, log_end: int, now_ms: int, *, from_start: bool
+        self, position: int, log_start: int, log_end: int, now_ms: int
     ) -> list[Command]:
-        """The log has no record at `position` and does not end there either. `from_start`: where
-        the group starts if its position makes no sense, as `share.auto.offset.reset` says.
-        """
+        """The log has no record at `position` and does not end there either."""
         core = self.core
         if core is None or position != core.read_position:
             return []
@@ -337,9 +335,9 @@ class WindowLife:
             commands.append(RetentionPassed(core.cursor, log_start))
             commands.append(Tell(LogTruncated(log_start, now_ms)))
             return commands
-        self._reset_to = log_start if from_start else log_end
-        commands.append(PositionReset(position, log_end, self._reset_to))
-        commands += self.broke(Failure("reset"), now_ms)
+        self._cut_at = log_end
+        commands.append(TailLost(position, log_end))
+        commands += self.broke(Failure("the log has lost its tail"), now_ms)
         return commands
 
     def read_failed(self, position: int, failure: Failure, now_ms: int) -> list[Command]:

@@ -6,7 +6,7 @@ far. Then a record counts as settled if either of the two says so.
 
 If the two come from different incarnations of the window, only the later one counts. An incarnation
 begins when the window is created: for the first time, rebuilt from the commit, or because an
-operator set a position or the log no longer has the old one. Its origin is the fence of that claim,
+operator set a position or the log has lost its tail. Its origin is the fence of that claim,
 which only grows; the store keeps it, and so does the metadata of every commit. So an old commit
 does not undo a position that was set, and neither does an old file of the store.
 

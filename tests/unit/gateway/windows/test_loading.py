@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.core.steps import Snapshot
+from dispatcher.core.model import Acknowledge, AckType, PoisonPolicy
+from dispatcher.core.steps import RetryState, Snapshot
 from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
@@ -18,8 +19,8 @@ from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from keyway.commit_metadata.core.metadata import encode as encode_commit
 from keyway.commit_metadata.core.metadata import read
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits
-from tests.rig.virtual_time import now_ms, settle, until
-from tests.unit.gateway.windows.test_window import accept, acquire, story
+from tests.rig.virtual_time import now_ms, run, settle, until
+from tests.unit.gateway.windows.test_window import M1, S1, accept, acquire, story
 
 KEYS = [b"key-%d" % at for at in range(8)]
 
@@ -75,8 +76,8 @@ def test_a_store_that_is_ahead_is_left_as_it_is() -> None:
     story(tell, None, *KEYS)
 
 
-def test_a_window_that_was_reset_is_not_brought_back_by_its_old_commit() -> None:
-    """The log ended below its position, and nothing was committed since."""
+def test_records_lost_from_the_log_are_not_brought_back_by_an_old_commit() -> None:
+    """The log ends below the window's position, and nothing was committed since."""
 
     async def tell(node: Node) -> None:
         await worked(node, *range(8))
@@ -84,14 +85,53 @@ def test_a_window_that_was_reset_is_not_brought_back_by_its_old_commit() -> None
         node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=3)
         await until(lambda: node.window().dispatcher is not None)
         for _ in range(2):
-            assert node.stored[node.window().key] == 0
+            assert node.stored[node.window().key] == 3
             await reloaded(node)
         assert node.commits.committed[GROUP, 0].offset == 8
         await node.windows.committer.commit()
-        assert node.commits.committed[GROUP, 0].offset == 0
+        assert node.commits.committed[GROUP, 0].offset == 3
         assert origin_committed(node.commits) == node.store.origins[node.window().key]
 
     story(tell, None, *KEYS)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "by_duration:PT1H"])
+@pytest.mark.parametrize("store_lost", [False, True])
+def test_records_that_the_log_has_kept_are_as_they_were(reset: str, *, store_lost: bool) -> None:
+    """Before the end of the log, wherever the group's first record was: one is in flight, one is
+    parked, the others are settled.
+    """
+
+    async def tell(node: Node) -> None:
+        node.beat()
+        await settle()
+        window = node.window()
+        node.log.produce(*KEYS)
+        await settle()
+        await worked(node, *range(3, 8))
+        await window.ask(Acknowledge(M1, S1, [(1, 1, bytes([AckType.REJECT]))], now_ms()))
+        await window.ask(accept(0))
+        await node.windows.committer.commit()
+        if store_lost:
+            node.store.flush()
+        del node.log.records[0][6:]
+        node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=6)
+        await until(lambda: window.dispatcher is not None)
+        await settle()
+        stored = node.store.windows[window.key].snapshot()
+        assert (stored.cursor, stored.settled) == (1, [(3, 5)])
+        if not store_lost:
+            assert [lease.offsets for lease in stored.leases] == [[2]]
+            assert [retry.state for retry in stored.retries] == [RetryState.PARKED]
+        node.log.produce(b"new")
+        await settle()
+        assert acquire(window).offsets == ([1, 2, 6] if store_lost else [6])
+
+    async def work() -> None:
+        async with Node(GroupSection(auto_offset_reset=reset, rejected=PoisonPolicy.BLOCK)) as node:
+            await tell(node)
+
+    run(work())
 
 
 @pytest.mark.parametrize("metadata", ["", "of somebody else", encode_commit(7, [])])

@@ -276,7 +276,7 @@ def test_retention_that_passed_the_cursor_moves_it() -> None:
     run(work())
 
 
-def test_a_log_that_ends_before_the_position_is_read_from_its_start_or_end() -> None:
+def test_a_log_that_has_lost_its_tail_is_read_from_its_end() -> None:
     async def tell(node: Node) -> None:
         window = node.window()
         core = window.dispatcher
@@ -285,7 +285,7 @@ def test_a_log_that_ends_before_the_position_is_read_from_its_start_or_end() -> 
         node.log.records[0] = [b"x"]
         with structlog.testing.capture_logs() as logs:
             node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=1)
-        assert [line["event"] for line in logs][:1] == ["position_beyond_log_end"]
+        assert [line["event"] for line in logs][:1] == ["log_tail_lost"]
         await until(lambda: window.dispatcher is not None)
         await settle()
         assert acquire(window).offsets == [0]

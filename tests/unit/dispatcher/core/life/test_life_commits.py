@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
@@ -13,10 +11,10 @@ from dispatcher.core.life.commands import (
     Load,
     Pause,
     Persist,
-    PositionReset,
     Refuse,
     RetentionPassed,
     StopReading,
+    TailLost,
     Tell,
 )
 from dispatcher.core.life.states import LifeState
@@ -67,7 +65,7 @@ def test_retention_that_passed_the_cursor_is_told_before_the_records() -> None:
 
 def test_a_log_that_starts_behind_the_read_position_is_followed() -> None:
     play = LifePlay().up()
-    commands = play.life.out_of_range(4, 9, 20, NOW_MS, from_start=False)
+    commands = play.life.out_of_range(4, 9, 20, NOW_MS)
     assert commands == [RetentionPassed(0, 9), Tell(LogTruncated(9, NOW_MS))]
     play.does(commands)
     play.write()
@@ -76,29 +74,26 @@ def test_a_log_that_starts_behind_the_read_position_is_followed() -> None:
     assert (core.cursor, play.life.state) == (9, LifeState.UP)
 
 
-@pytest.mark.parametrize(("from_start", "reset_to"), [(True, 1), (False, 3)])
-def test_a_log_that_ends_before_the_position_loads_the_window_elsewhere(
-    *, from_start: bool, reset_to: int
-) -> None:
+def test_a_log_that_has_lost_its_tail_loads_the_window_without_it() -> None:
     play = LifePlay().up()
-    assert play.life.out_of_range(4, 1, 3, NOW_MS, from_start=from_start) == [
-        PositionReset(4, 3, reset_to),
+    assert play.life.out_of_range(4, 1, 3, NOW_MS) == [
+        TailLost(4, 3),
         StopReading(),
         Pause(100),
     ]
     assert play.life.trouble == ""
-    assert play.life.pause_over() == [Load(reset_to)]
+    assert play.life.pause_over() == [Load(3)]
     play.life.load_failed(Failure("away"))
-    assert play.life.pause_over() == [Load(reset_to)], "until it is loaded"
-    play.load(reset_to)
+    assert play.life.pause_over() == [Load(3)], "until it is loaded"
+    play.load(3)
     play.breaks()
     assert play.life.pause_over() == [Load(None)]
 
 
 def test_a_log_that_starts_at_the_position_has_nothing_behind_it() -> None:
     play = LifePlay().up()
-    (reset, *_) = play.life.out_of_range(4, 4, 4, NOW_MS, from_start=True)
-    assert reset == PositionReset(4, 4, 4)
+    (lost, *_) = play.life.out_of_range(4, 4, 4, NOW_MS)
+    assert lost == TailLost(4, 4)
 
 
 def test_a_read_that_failed_for_good_loads_the_window_again() -> None:
@@ -109,10 +104,10 @@ def test_a_read_that_failed_for_good_loads_the_window_again() -> None:
 
 def test_answers_to_earlier_reads_change_nothing() -> None:
     play = LifePlay().up()
-    assert play.life.out_of_range(3, 9, 20, NOW_MS, from_start=True) == []
+    assert play.life.out_of_range(3, 9, 20, NOW_MS) == []
     assert play.life.read_failed(3, Failure("refused"), NOW_MS) == []
     life = LifePlay().life
-    assert life.out_of_range(0, 9, 20, NOW_MS, from_start=True) == []
+    assert life.out_of_range(0, 9, 20, NOW_MS) == []
     assert life.read_failed(0, Failure("refused"), NOW_MS) == []
 
 
