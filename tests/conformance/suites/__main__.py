@@ -54,6 +54,12 @@ OF_OTHERS = {
 }
 
 _BROKERS = {"sarama": (3,)}  # it creates topics with three replicas
+# Defaults of Kafka's groups are the brokers', those of Key-Shared groups stand in keyway.yaml.
+_GROUPS = {
+    "confluent-kafka-python": (
+        {"match": "*", "lock_duration_ms": 1_000, "assignment_interval_ms": 1_000},
+    )
+}
 
 
 def suites(paths: dict[str, Path | None]) -> list[Suite]:
@@ -74,6 +80,7 @@ def suites(paths: dict[str, Path | None]) -> list[Suite]:
             speaks_tls=tls,
             brokers=_BROKERS.get(name, (1, 3)),
             kafka=kafka,
+            groups=_GROUPS.get(name, ()),
         )
         for name, (runs, tls, kafka) in OF_OTHERS.items()
         if (path := paths[name]) is not None
@@ -97,7 +104,7 @@ def _run(
     suite: Suite, setting: Setting, way: Way, directory: Path, only: Sequence[str]
 ) -> Verdicts:
     began = time.monotonic()
-    with fresh(setting, way, directory, suite.kafka) as front:
+    with fresh(setting, way, directory, suite.kafka, suite.groups) as front:
         verdicts = suite.runs(front, only)
     failed = {test: outcome for test, outcome in verdicts.items() if outcome.startswith("failed")}
     show(f"  {way}: {len(verdicts)} in {time.monotonic() - began:.0f} s, {len(failed)} failed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,9 +78,13 @@ class Front:
 
 @contextmanager
 def fresh(
-    setting: Setting, way: Way, directory: Path, properties: Mapping[str, str]
+    setting: Setting,
+    way: Way,
+    directory: Path,
+    properties: Mapping[str, str],
+    groups: Sequence[Mapping[str, object]] = (),
 ) -> Iterator[Front]:
-    """`properties`: of the brokers, which a suite asks for."""
+    """`properties`: of the brokers, which a suite asks for; `groups`: of keyway.yaml."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     authority = Authority(directory / "authority") if setting.tls else None
@@ -114,7 +118,11 @@ def fresh(
                 }
             ]
         gateway = GatewayProcess(
-            directory / "gateway", cluster.bootstrap_servers, listeners=listeners, afresh=True
+            directory / "gateway",
+            cluster.bootstrap_servers,
+            groups=[dict(group) for group in groups],
+            listeners=listeners,
+            afresh=True,
         )
         stack.enter_context(gateway)
         bootstrap = f"127.0.0.1:{tls}" if setting.tls else gateway.bootstrap

@@ -19,4 +19,4 @@ class Suite:
     speaks_tls: bool = True  # else it has no setting for it
     brokers: tuple[int, ...] = (1, 3)
     kafka: Mapping[str, str] = field(default_factory=dict)  # properties of the brokers
-    needs: str | None = None  # the option with the path to its checkout or program
+    groups: Sequence[Mapping[str, object]] = ()  # of keyway.yaml, as the brokers' properties say
