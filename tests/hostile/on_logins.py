@@ -46,6 +46,7 @@ def malformed_logins(target: Target, seconds: float) -> str:
             ("SCRAM-SHA-512", SCRAM_FIRST + b",x=y" * 900 + b","),
             ("SCRAM-SHA-256", b"p=tls-unique,,n=victim,r=n"),
             ("OAUTHBEARER", b"n,,\x01" + b"a=b\x01" * 10_000),
+            ("OAUTHBEARER", b"n,,\x01" + b"auth=bearer x\x01" * 4_300 + b"!"),
             ("OAUTHBEARER", b"n,,\x01auth=Bearer " + b"a" * (longest - 100) + b"\x01\x01"),
             ("OAUTHBEARER", b"n,,\x01auth=Bearer " + b"a.b." * 10_000 + b"\x01\x01"),
             ("GSSAPI", b""),

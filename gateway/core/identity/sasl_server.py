@@ -21,10 +21,9 @@ _NAME: Final = r"((?:[^,=\0]|=2C|=3D)+)"
 _NONCE: Final = r"([!-+\--~]+)"  # printable, no comma
 _FIRST: Final = re.compile(rf"(n,(?:a={_NAME})?,)(n={_NAME},r={_NONCE})((?:,[^,]+)*)")
 _FINAL: Final = re.compile(rf"(c=([A-Za-z0-9+/=]+),r={_NONCE}(?:,[^,]+)*),p=([A-Za-z0-9+/=]+)")
-_BEARER: Final = re.compile(
-    rf"n,(?:a={_NAME})?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=[Bb]earer +([A-Za-z0-9._~+/=-]+)\x01"
-    r"(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
-)
+_BEARER_HEAD: Final = re.compile(rf"n,(?:a={_NAME})?,")
+_PAIR: Final = re.compile(r"[A-Za-z]+=")  # what its value is, is not asked
+_AUTH: Final = re.compile(r"auth=[Bb]earer +([A-Za-z0-9._~+/=-]+)")
 
 
 class BadMessage(ValueError):
@@ -122,11 +121,14 @@ class BearerLogin:
 
 def bearer_login(message: bytes) -> BearerLogin:
     """Raises BadMessage."""
-    found = _BEARER.fullmatch(_text(message, BEARER_TOKEN_BYTES_MAX))
-    if found is None:
+    head, *pairs = _text(message, BEARER_TOKEN_BYTES_MAX).split("\x01")
+    named = _BEARER_HEAD.fullmatch(head)
+    ends = pairs[-2:] == ["", ""] and all(_PAIR.match(pair) for pair in pairs[:-2])
+    tokens = [_AUTH.fullmatch(pair) for pair in pairs if pair.startswith("auth=")]
+    if named is None or not ends or len(tokens) != 1 or tokens[0] is None:
         raise BadMessage("OAUTHBEARER: a bearer token is expected")
-    name = found[1]
-    return BearerLogin(None if name is None else _unescaped(name), found[2])
+    name = named[1]
+    return BearerLogin(None if name is None else _unescaped(name), tokens[0][1])
 
 
 def _text(token: bytes, bytes_max: int = CREDENTIAL_MESSAGE_BYTES_MAX) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from dataclasses import replace
 
 import pytest
@@ -120,9 +121,35 @@ def test_bearer() -> None:
     assert "ab.c" not in repr(login)
     named = b"n,a=an=2Cna,\x01host=x\x01auth=Bearer abc\x01traceId=7\x01\x01"
     assert bearer_login(named).authorization_id == "an,na"
-    for bad in (b"", b"n,,\x01auth=Basic abc\x01\x01", b"n,,\x01auth=Bearer a b\x01\x01", b"\x01"):
+    for bad in (
+        b"",
+        b"\x01",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Basic abc\x01\x01",
+        b"n,,\x01auth=Bearer a b\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01",
+        b"n,,\x01auth=Bearer abc\x01\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01no pair\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01auth=Bearer def\x01\x01",
+        b"y,,\x01auth=Bearer abc\x01\x01",
+        b"n,a=an=na,\x01auth=Bearer abc\x01\x01",
+    ):
         with pytest.raises(BadMessage):
             bearer_login(bad)
+
+
+def test_a_bearer_message_costs_by_its_length_whatever_it_repeats() -> None:
+    def cpu_s(part: bytes) -> float:
+        message = b"n,,\x01" + part * (20_000 // len(part)) + b"!"
+        began = time.process_time()
+        with pytest.raises(BadMessage):
+            bearer_login(message)
+        return time.process_time() - began
+
+    pairs, tokens = (
+        min(cpu_s(part) for _ in range(5)) for part in (b"a=b\x01", b"auth=bearer x\x01")
+    )
+    assert tokens < 10 * pairs, f"{tokens / pairs:.0f} times the time of other pairs"
 
 
 @given(
