@@ -19,6 +19,7 @@ from gateway.listen.bearer_tokens import BearerTokens
 from gateway.listen.limits import PASSWORDS_HASHED_AT_ONCE
 from gateway.listen.settings import AuthenticationSettings
 from gateway.listen.watched_file import WatchedFile
+from gateway.upstream.scram_keys import ScramKeyring
 from gateway.upstream.settings import SaslMechanism, SaslSettings
 from keyway.clusters.yaml_file import ConfigError
 
@@ -58,6 +59,7 @@ class Authentication:
             self.tokens = BearerTokens(settings.bearer, f"{option}.oauthbearer")
         self.logins: Counter[tuple[str, str]] = Counter()  # by mechanism and outcome
         self.ended: Counter[SessionEnd] = Counter()
+        self.upstream_keys = ScramKeyring()
         self._hashing = asyncio.Semaphore(PASSWORDS_HASHED_AT_ONCE)
 
     @property

@@ -54,6 +54,7 @@ from gateway.upstream.opening import (
     negotiate,
     versions_of,
 )
+from gateway.upstream.settings import SaslSettings
 from keyway.clusters.yaml_file import ConfigError
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ class ClientLogin:
                 async def asked(key: int, version: int, body: Message) -> Message:
                     return await ask(frames, "upstream", _CLIENT_ID, key, version, body)
 
-                lifetime_ms = await authenticate(asked, self._versions, "upstream", sasl)
+                lifetime_ms = await self._log_in(asked, sasl)
         except TimeoutError:
             self.close()
             raise TimedOut(f"no login at upstream in {UPSTREAM_LOGIN_S} s") from None
@@ -325,6 +326,10 @@ class ClientLogin:
         self._frames = None
         self._connection.take_over(frames.give_up_transport())
         self._renew_in(lifetime_ms)
+
+    async def _log_in(self, asked: Ask, sasl: SaslSettings) -> int:
+        keyring = self.authentication.upstream_keys
+        return await authenticate(asked, self._versions, "upstream", sasl, keyring)
 
     def _not_usable(self, identity: Identity, why: str) -> UpstreamError:
         """An operator's matter. The client is not told that its credentials are wrong: it would
@@ -347,7 +352,7 @@ class ClientLogin:
         try:
             sasl = self.authentication.at_upstream(self.identity)
             async with asyncio.timeout(RENEWAL_S), self._connection.alone() as asked:
-                lifetime_ms = await authenticate(asked, self._versions, "upstream", sasl)
+                lifetime_ms = await self._log_in(asked, sasl)
         except (UpstreamError, ConfigError, TimeoutError) as error:
             if not self._closed:
                 log.warning("identity_not_renewed", client=self._client, detail=str(error))

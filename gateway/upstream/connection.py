@@ -19,6 +19,7 @@ from gateway.upstream.errors import TimedOut, Unreachable, UpstreamError
 from gateway.upstream.frames import Frames, LongAnswers
 from gateway.upstream.limits import REAUTHENTICATE_AT
 from gateway.upstream.opening import Versions, ask, authenticate, negotiate, version_for
+from gateway.upstream.scram_keys import ScramKeyring
 from gateway.upstream.settings import Address, SaslSettings, UpstreamSettings
 
 
@@ -36,6 +37,7 @@ class BrokerConnection:
         self._long_answers = long_answers or LongAnswers()
         self._frames: Frames | None = None
         self._versions: Versions = {}
+        self._keyring = ScramKeyring()
         self._expires_at: float | None = None  # loop time at which the SASL session is renewed
         self._connecting = asyncio.Lock()
         self._attempts = 0
@@ -132,7 +134,7 @@ class BrokerConnection:
 
     async def _authenticate(self, frames: Frames, sasl: SaslSettings) -> None:
         ask = partial(self._ask, frames)
-        lifetime_ms = await authenticate(ask, self._versions, self.address, sasl)
+        lifetime_ms = await authenticate(ask, self._versions, self.address, sasl, self._keyring)
         self._expires_at = None
         if lifetime_ms > 0:
             self._expires_at = _loop_time() + lifetime_ms / 1000 * REAUTHENTICATE_AT

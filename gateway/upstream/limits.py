@@ -11,6 +11,10 @@ REFRESH_REQUESTED_PAUSE_MS = 50  # requests for a fresh view are gathered this l
 # Of the session lifetime the broker grants (KIP-368); Java uses 85 to 95 %.
 REAUTHENTICATE_AT = 0.85
 
+# Of SCRAM: a thread for milliseconds each; the event loop keeps its core.
+SCRAM_KEYS_AT_ONCE = 2
+SCRAM_KEYS_MAX = 10_000  # some hundred bytes each; IDENTITIES_MAX, so that all of them have theirs
+
 PING_MS = 2_000  # between two questions whether a broker is still there
 PING_ANSWER_MS_MAX = 3_000  # a broker that takes longer for an empty Metadata serves nobody
 PING_LANE = -1  # beside the control lane and the lanes of fetches

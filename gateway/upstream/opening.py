@@ -17,6 +17,7 @@ from gateway.core.wire.frames import parse_response_header
 from gateway.core.wire.schema import Message
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.upstream.frames import Frames
+from gateway.upstream.scram_keys import ScramKeyring
 from gateway.upstream.settings import SaslSettings
 
 API_VERSIONS_BODY = {"ClientSoftwareName": "keyway", "ClientSoftwareVersion": "0"}
@@ -83,7 +84,9 @@ def versions_of(version: int, frame: bytes, where: object) -> Versions:
     }
 
 
-async def authenticate(ask: Ask, versions: Versions, where: object, sasl: SaslSettings) -> int:
+async def authenticate(
+    ask: Ask, versions: Versions, where: object, sasl: SaslSettings, keyring: ScramKeyring
+) -> int:
     """How many milliseconds the session lasts; 0: it does not end. Raises UpstreamError."""
     key = ApiKey.SASL_HANDSHAKE
     version = version_for(versions, where, key)
@@ -104,19 +107,23 @@ async def authenticate(ask: Ask, versions: Versions, where: object, sasl: SaslSe
     if sasl.mechanism == "PLAIN":
         last = await step(f"\0{sasl.username}\0{sasl.password}".encode())
     else:
-        last = await _scram(step, where, sasl)
+        last = await _scram(step, where, sasl, keyring)
     lifetime_ms: int = last["SessionLifetimeMs"]
     return lifetime_ms
 
 
 async def _scram(
-    step: Callable[[bytes], Awaitable[Message]], where: object, sasl: SaslSettings
+    step: Callable[[bytes], Awaitable[Message]],
+    where: object,
+    sasl: SaslSettings,
+    keyring: ScramKeyring,
 ) -> Message:
     hash_name = sasl.mechanism.removeprefix("SCRAM-").replace("SHA-", "sha")
     scram = ScramClient(hash_name, sasl.username, sasl.password, secrets.token_hex(16))
-    challenge = await step(scram.first())
+    challenge = (await step(scram.first()))["AuthBytes"]
     try:
-        answer, signature = scram.final(challenge["AuthBytes"])
+        keys = await keyring.keys(scram.source(challenge))
+        answer, signature = scram.final(challenge, keys)
         response = await step(answer)
         check_server_final(response["AuthBytes"], signature)
     except ScramError as error:

@@ -66,7 +66,8 @@ def logged_in(address: str, user: str, password: str) -> WireClient:
     scram = ScramClient("sha512", user, password, secrets.token_hex(8))
     assert line.call(ApiKey.SASL_HANDSHAKE, 1, {"Mechanism": SHA512})["ErrorCode"] == 0
     challenge = line.call(ApiKey.SASL_AUTHENTICATE, 2, {"AuthBytes": scram.first()})
-    final, _ = scram.final(challenge["AuthBytes"])
+    keys = scram.source(challenge["AuthBytes"]).keys()
+    final, _ = scram.final(challenge["AuthBytes"], keys)
     assert line.call(ApiKey.SASL_AUTHENTICATE, 2, {"AuthBytes": final})["ErrorCode"] == 0
     return line
 

@@ -24,15 +24,19 @@ def client(username: str = "user", password: str = "pencil") -> ScramClient:
     return ScramClient("sha256", username, password, NONCE)
 
 
+def answered(scram: ScramClient) -> tuple[bytes, bytes]:
+    return scram.final(SERVER_FIRST, scram.source(SERVER_FIRST).keys())
+
+
 def test_the_example_of_rfc_7677() -> None:
     assert client().first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    final, signature = client().final(SERVER_FIRST)
+    final, signature = answered(client())
     assert final == CLIENT_FINAL
     check_server_final(SERVER_FINAL, signature)
 
 
 def test_a_wrong_password_is_noticed_on_both_sides() -> None:
-    final, signature = client(password="pen").final(SERVER_FIRST)
+    final, signature = answered(client(password="pen"))
     assert final != CLIENT_FINAL
     with pytest.raises(ScramError, match="signature"):
         check_server_final(SERVER_FINAL, signature)
@@ -53,7 +57,7 @@ def test_a_wrong_password_is_noticed_on_both_sides() -> None:
 )
 def test_a_bad_challenge_is_refused(challenge: bytes, reason: str) -> None:
     with pytest.raises(ScramError, match=reason):
-        client().final(challenge)
+        client().source(challenge)
 
 
 def test_names_are_escaped_and_secrets_do_not_show() -> None:
@@ -61,10 +65,13 @@ def test_names_are_escaped_and_secrets_do_not_show() -> None:
     assert scram.first() == b"n,,n=a=3Db=2Cc,r=" + NONCE.encode()
     assert "swordfish" not in repr(scram)
     assert NONCE not in repr(scram)
+    source = scram.source(SERVER_FIRST)
+    assert "swordfish" not in repr(source)
+    assert repr(source.keys()) == "ScramKeys()"
 
 
 def test_an_empty_verifier_is_no_verifier() -> None:
-    _, signature = client().final(SERVER_FIRST)
+    _, signature = answered(client())
     for said in (b"", b"v=", b"e=invalid-proof", b"v=" + base64.b64encode(b"\0" * 32)):
         with pytest.raises(ScramError):
             check_server_final(said, signature)

@@ -35,7 +35,8 @@ def scram(exchange: Exchange, name: str, password: str, mechanism: str = SHA256)
     client = ScramClient(hash_name, name, password, "client")
     challenge = exchange.token(client.first(), USERS, "server")
     assert isinstance(challenge, Challenge)
-    return exchange.token(client.final(challenge.data)[0], USERS, "unused")
+    final, _ = client.final(challenge.data, client.source(challenge.data).keys())
+    return exchange.token(final, USERS, "unused")
 
 
 def plain(exchange: Exchange, name: str, password: str) -> Outcome:
@@ -108,7 +109,7 @@ def test_a_replayed_last_message() -> None:
     assert exchange.handshake(SHA256) is None
     challenge = exchange.token(client.first(), USERS, "server-1")
     assert isinstance(challenge, Challenge)
-    final = client.final(challenge.data)[0]
+    final, _ = client.final(challenge.data, client.source(challenge.data).keys())
     assert isinstance(exchange.token(final, USERS, ""), Proven)
     assert why(exchange.token(final, USERS, "")) is Denial.OUT_OF_ORDER
     other = Exchange(ALL)

@@ -166,7 +166,8 @@ def test_our_client_and_our_server_agree_on_who_knows_the_password(
     assert first.name == name
     known = derived(hash_name, password.encode(), b"salt", 4096)
     exchange = ScramServer(first, known, "server-nonce")
-    final, signature = client.final(exchange.challenge())
+    challenge = exchange.challenge()
+    final, signature = client.final(challenge, client.source(challenge).keys())
     answer = exchange.final(final)
     assert answer is not None
     check_server_final(answer, signature)
