@@ -85,45 +85,45 @@ def credential_of(mechanism: str, text: str) -> ScramCredential:
     return ScramCredential(hash_name, salt, iterations, stored, server)
 
 
-@dataclass(frozen=True, slots=True)
 class Users:
-    """The clients of a listener, and the key that the salts of unknown names come from."""
+    """The clients of a listener, by name and mechanism, and the key that the salts of unknown names
+    come from.
 
-    known: Mapping[str, Mapping[str, ScramCredential]]  # by name and mechanism
-    key: bytes = field(repr=False)
+    A fake is made for known names, too: their logins take no less time than those of others.
+    """
+
+    def __init__(self, known: Mapping[str, Mapping[str, ScramCredential]], key: bytes) -> None:
+        self.known = known
+        self.key = key
+        best = (_best(mine) for mine in known.values() if mine)
+        self._usual_mechanism = _most_common(best, _BEST_FIRST[0])
+        self._usual_sizes = {mechanism: self._sizes(mechanism) for mechanism in HASHES}
 
     def credential(self, name: str, mechanism: str) -> tuple[ScramCredential, bool]:
         """False: there is none; the credential fits no password."""
+        fake = self._fake(name, mechanism)
         found = self.known.get(name, {}).get(mechanism)
-        if found is not None:
-            return found, True
-        return self._fake(name, mechanism), False
+        return (fake, False) if found is None else (found, True)
 
     def for_password(self, name: str) -> tuple[ScramCredential, bool]:
         """The credential that a PLAIN password is checked with. False: it is a fake, for an unknown
-        name.
+        name: of the mechanism that most passwords are checked with, so that it takes as long.
         """
-        mine = self.known.get(name, {})
-        for mechanism in _BEST_FIRST:
-            if mechanism in mine:
-                return mine[mechanism], True
-        return self._fake(name, self._usual_mechanism()), False
+        fake = self._fake(name, self._usual_mechanism)
+        mine = self.known.get(name)
+        return (fake, False) if not mine else (mine[_best(mine)], True)
 
-    def _usual_mechanism(self) -> str:
-        """The mechanism that most passwords are checked with, so that an unknown name takes as long
-        as most others.
-        """
-        best = (
-            next(mechanism for mechanism in _BEST_FIRST if mechanism in mine)
-            for mine in self.known.values()
+    def _sizes(self, mechanism: str) -> tuple[int, int]:
+        """The bytes of a salt and the iterations that most users have."""
+        known = [mine[mechanism] for mine in self.known.values() if mechanism in mine]
+        return (
+            _most_common((len(credential.salt) for credential in known), SALT_BYTES),
+            _most_common((credential.iterations for credential in known), ITERATIONS_MIN),
         )
-        return _most_common(best, _BEST_FIRST[0])
 
     def _fake(self, name: str, mechanism: str) -> ScramCredential:
         hash_name = HASHES[mechanism]
-        known = [mine[mechanism] for mine in self.known.values() if mechanism in mine]
-        size = _most_common((len(credential.salt) for credential in known), SALT_BYTES)
-        iterations = _most_common((credential.iterations for credential in known), ITERATIONS_MIN)
+        size, iterations = self._usual_sizes[mechanism]
 
         def made(what: str, count: int) -> bytes:
             seed = hmac.new(self.key, f"{what}:{mechanism}:{name}".encode(), "sha256").digest()
@@ -133,6 +133,10 @@ class Users:
         return ScramCredential(
             hash_name, made("salt", size), iterations, made("key", digest), made("server", digest)
         )
+
+
+def _best(mine: Mapping[str, ScramCredential]) -> str:
+    return next(mechanism for mechanism in _BEST_FIRST if mechanism in mine)
 
 
 def _most_common(values: Iterable[_T], other: _T) -> _T:

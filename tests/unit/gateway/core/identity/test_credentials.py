@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from gateway.core.identity.credentials import (
@@ -65,6 +68,31 @@ def test_a_password_is_checked_with_the_strongest_and_for_nobody_as_long() -> No
     assert credential.fits(b"swordfish")
     fake, known = USERS.for_password("nobody")
     assert (fake.hash_name, fake.iterations, known) == ("sha256", 5_000, False)
+
+
+def test_an_unknown_name_takes_the_steps_of_a_known_one() -> None:
+    """Else its time tells that it is unknown, and many of them hold all clients up."""
+    users = Users({f"user-{at}": {"SCRAM-SHA-256": ANNA} for at in range(1_000)}, KEY)
+
+    def steps(*asked: str) -> int:
+        """The calls of functions."""
+        count = 0
+
+        def counted(_frame: FrameType, event: str, _arg: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(counted)
+        try:
+            users.credential(*asked) if len(asked) > 1 else users.for_password(*asked)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    for mechanism in ([], ["SCRAM-SHA-256"]):
+        known, unknown = (steps(name, *mechanism) for name in ("user-7", "nobody"))
+        assert abs(known - unknown) <= 10 < unknown, f"{mechanism}: {known} and {unknown}"
 
 
 def test_a_plain_password_stands_for_the_same_at_every_read() -> None:
