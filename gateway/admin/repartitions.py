@@ -34,7 +34,7 @@ def repartition_routes(repartitions: Repartitions) -> list[Route]:
 
     async def plan_or_start(request: Request) -> Response:
         body = validated(RepartitionBody, await json_object(request))
-        concerns(request, topic=body.topic, dry_run=not body.execute)
+        concerns(request, topic=body.topic, target=body.into, dry_run=not body.execute)
         act = repartitions.start if body.execute else repartitions.plan
         plan = await act(body.topic, body.partitions, body.unordered, body.into or "")
         return answered(_plan_row(plan, executed=body.execute))

@@ -239,7 +239,8 @@ class Server:
             return self._offered[connection.listener].frame(response)
         shown = read(response)
         if self._hides is not None and shown.api_key in _SHOWS_PARTITIONS:
-            hide(shown.message, self._hides)
+            listing = shown.api_key == ApiKey.METADATA
+            hide(shown.message, self._hides, leave_out=listing)
         if shown.api_key == ApiKey.METADATA:
             self._name_topics(shown.message)
             for callback in self._on_metadata:

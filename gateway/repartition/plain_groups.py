@@ -12,11 +12,12 @@ So where a group stands still before the end of a log, the log itself is looked 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 
-from gateway.core.repartition.consumers import ConsumerEnds
+from gateway.core.repartition.consumers import ANYBODY, ConsumerEnds
 from gateway.core.repartition.holding import LogEnds, Report, hold_for
 from gateway.core.repartition.progress import Left
 from gateway.core.repartition.record import Phase, Repartition
@@ -53,7 +54,7 @@ class PlainGroups:
             for partition in range(record.before):
                 self._look_where_it_began(group, partition, now_ms)
                 await self._look_behind(group, record, partition, ends.get(partition, 0), now_ms)
-            self._open(group, record, log_ends)
+            self._put(group, record, log_ends, partial(self._position, group))
             if self._has_passed(group, record):
                 self.ends.passed(group)
                 log.info("group_passed_the_boundaries", group=group, topic=record.topic)
@@ -61,6 +62,7 @@ class PlainGroups:
                 self.ends.passed(group)
                 self.given_up.append(group)
                 log.warning("order_given_up", group=group, topic=record.topic)
+        self._put(ANYBODY, record, log_ends, lambda source: ends.get(source, -1))
 
     async def _ask(self, group: str, record: Repartition) -> None:
         try:
@@ -113,11 +115,13 @@ class PlainGroups:
         since, reached = self._nothing_to.get((group, partition), (-1, 0))
         return reached if since == committed else committed
 
-    def _open(self, group: str, record: Repartition, log_ends: LogEnds) -> None:
+    def _put(
+        self, group: str, record: Repartition, log_ends: LogEnds, passed: Callable[[int], int]
+    ) -> None:
+        """The ends of the new partitions for a group that has `passed` these offsets."""
         for partition in range(record.before, record.after):
             as_of_ms = min(
-                log_ends.as_of_ms(source, self._position(group, source))
-                for source in record.sources_of(partition)
+                log_ends.as_of_ms(source, passed(source)) for source in record.sources_of(partition)
             )
             report = Report(as_of_ms, below=0, cursor=0, keys=frozenset())
             self.ends.put(group, partition, hold_for(record, partition, report, log_ends).open_to)

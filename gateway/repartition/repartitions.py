@@ -293,7 +293,7 @@ class Repartitions:
             name: run.plain.ends
             for run in self.running.values()
             for name in (run.record.topic, run.record.new_topic)
-            if run.plain is not None and run.record.consumers
+            if run.plain is not None
         }
         self._screening.look_for(shown, hiding, ends, listens=bool(self.running))
         self._server.screen.apis = self._screening.apis

@@ -5,7 +5,7 @@ its producers put keys.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gateway.core.cluster.discovery import metadata_request
@@ -13,7 +13,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, FetchPosition
 from gateway.core.repartition.partitioners import Shown, shown_by
-from gateway.core.repartition.plan import Into, TopicFacts
+from gateway.core.repartition.plan import Into, TopicFacts, internal_topics
 from gateway.core.repartition.record import Repartition
 from gateway.core.share.listing import may_be_ours
 from gateway.core.wire.apis import ApiKey
@@ -92,6 +92,7 @@ class Survey:
             policy = await topic_config(self.upstream, topic, [_COMPACTION])
             shown = await self._shown(topic, there, before or len(there.leaders))
             groups = await self.groups(topic)
+            streams = await self._streams(groups.others)
         except UpstreamError as error:
             raise StateUnavailable(f"upstream: {error}") from error
         return TopicFacts(
@@ -103,6 +104,7 @@ class Survey:
             ordered_groups=groups.ordered,
             unreliable_groups=groups.unreliable,
             other_groups=groups.others,
+            streams=streams,
         )
 
     async def into(self, name: str) -> Into:
@@ -199,6 +201,16 @@ class Survey:
                 raise Refused(answer["ErrorCode"], "ListGroups")
             found.update({row["GroupId"]: row for row in answer["Groups"]})
         return list(found.values())
+
+    async def _streams(self, groups: Collection[str]) -> dict[str, str]:
+        """Those that are applications of Kafka Streams, as far as the node may see their topics."""
+        if not groups:
+            return {}
+        answer = await self.upstream.call(
+            ApiKey.METADATA, {"Topics": None, "AllowAutoTopicCreation": False}
+        )
+        topics = [row["Name"] for row in answer["Topics"]]
+        return internal_topics(groups, [row["GroupId"] for row in await self._listed()], topics)
 
     async def _with_position(self, names: Iterable[str], topic: str) -> list[str]:
         names = list(names)

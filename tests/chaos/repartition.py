@@ -1,10 +1,12 @@
-"""A topic grows while its gateway is killed: `make campaign NAME=repartition ARGS="--rounds n"`.
+"""A topic grows, or moves into a new one, while its gateway is killed:
+`make campaign NAME=repartition ARGS="--rounds n"`. Even seeds grow, odd ones move.
 
-Each round has a topic, a slow Key-Shared group and a slow plain one (librdkafka, classic or
-KIP-848), and idempotent producers, of which one may stand still for a while. The gateway is killed
-with kill -9 and started again at moments drawn from a seed: a while after a phase has begun.
+Each round has a topic, slow Key-Shared and plain groups (librdkafka, classic or KIP-848), and
+idempotent producers. Where the topic grows one of them may stand still for a while; where it moves
+they may write transactions. The gateway is killed with kill -9 and started again at moments drawn
+from a seed: a while after a phase has begun.
 
-Judged: of each key every record arrived in both groups, and each one only when the one before was
+Judged: of each key every record arrived in all groups, and each one only when the one before was
 done. So a new partition delivered nothing before its time.
 """
 
@@ -17,22 +19,29 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.embedded.jars import build_dir
 from gateway.embedded.kafka import KafkaCluster
+from tests.chaos.crowd import (
+    IDEMPOTENT,
+    MOMENTS,
+    NEXT_TOPIC,
+    crowd_of,
+    have_all,
+    move,
+    working,
+)
 from tests.chaos.seeds import asked_seeds, played
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
-    Consumed,
     PlainConsumer,
     assert_each_after_the_one_before,
     consumed_by,
 )
-from tests.rig.clients.share_members import ShareHost, ShareMember
+from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic
 from tests.rig.operating import rest
@@ -41,10 +50,8 @@ from tests.rig.patience import wait_until
 PHASES = ("marked", "created", "shown", "open", "draining")
 # A killed gateway takes seconds to come back on a busy machine, and then producers send again.
 PACE = {"adoption_timeout_ms": 1_000, "settle_ms": 1_000, "delivery_timeout_ms": 15_000}
-IDEMPOTENT = ("partitioner=murmur2_random", "enable.idempotence=true")
 KEYS = 40  # of each of two producers
 RATE = 60  # records/s of each
-NEXT_TOPIC = 1_000  # the partitions of a second topic are numbered from here on (plain_consumer.py)
 ARRIVED_S_MAX = 120.0
 
 
@@ -77,6 +84,30 @@ class Round:
             dice.choice(("classic", "consumer")),
             dice.choice((0.0, 2.0, 4.0)),
             tuple(Kill(phase, dice.choice((0.0, 0.1, 0.5, 2.0))) for phase in phases),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """`kills`: at some of MOMENTS (crowd.py)."""
+
+    seed: int
+    before: int
+    after: int
+    transactions: bool
+    kills: tuple[Kill, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Moving:
+        dice = random.Random(seed)
+        before = dice.choice((2, 3, 8))
+        moments = sorted(dice.sample(MOMENTS[:-1], dice.choice((1, 2, 3))), key=MOMENTS.index)
+        return cls(
+            seed,
+            before,
+            dice.choice([count for count in (1, 3, 5) if count != before]),
+            dice.random() < 0.5,
+            tuple(Kill(moment, dice.choice((0.0, 0.1, 0.5, 2.0))) for moment in moments),
         )
 
 
@@ -133,7 +164,7 @@ def play(plan: Round, node: GatewayProcess, kafka: KafkaCluster, host: ShareHost
             sent = {key: count for each in producers for key, count in each.end().items()}
             told.records = sum(sent.values())
             wait_until(
-                lambda: _distinct(worked) == _distinct(consumed_by(consumers)) == told.records,
+                lambda: have_all(sent, worked, consumed_by(consumers)),
                 what="all records",
                 deadline_s=ARRIVED_S_MAX,
             )
@@ -150,6 +181,37 @@ def play(plan: Round, node: GatewayProcess, kafka: KafkaCluster, host: ShareHost
         assert_each_after_the_one_before(group, sent)
         told.again += len(group) - told.records
         told.moved += sum(each.partition >= plan.before for each in group)
+    return told
+
+
+def play_move(plan: Moving, node: GatewayProcess, kafka: KafkaCluster, host: ShareHost) -> Told:
+    """Raises AssertionError, TimeoutError."""
+    topic = f"move-{plan.seed}-{uuid.uuid4().hex[:6]}"
+    create_topic(kafka.bootstrap_servers, topic, partitions=plan.before)
+    crowd = crowd_of(
+        host,
+        node.bootstrap,
+        topic,
+        lambda prefix: f"{prefix}-{topic}",
+        None,
+        transactions=plan.transactions,
+    )
+    crowd.before, crowd.after = plan.before, plan.after
+    kills = {kill.phase: kill.after_s for kill in plan.kills}
+    told = Told()
+
+    def strike(moment: str) -> None:
+        if moment in kills:
+            time.sleep(kills[moment])
+            told.killed.append(f"{moment}: {_phase(node, topic)}")
+            node.kill()
+            node.start()
+
+    sent = move(crowd, node, strike)
+    told.records = sum(sent.values())
+    for group in crowd.groups():
+        told.again += len(group) - told.records
+        told.moved += sum(each.partition >= NEXT_TOPIC for each in group)
     return told
 
 
@@ -178,41 +240,6 @@ def _wait_for(node: GatewayProcess, topic: str, phases: tuple[str, ...]) -> None
     )
 
 
-def _distinct(consumed: Sequence[Consumed]) -> int:
-    return len({(each.key, each.number) for each in list(consumed)})
-
-
-@contextmanager
-def working(members: Sequence[ShareMember], topics: Sequence[str] = ()) -> Iterator[list[Consumed]]:
-    """They work for a while on what a poll brought, and accept it with the next poll. What they had
-    is in the list once a poll has come back. `topics`: which they read, if there are several.
-    """
-    ended = threading.Event()
-    worked: list[Consumed] = []
-
-    def work(member: ShareMember) -> None:
-        while not ended.is_set():
-            came = member.poll(0.5)
-            if came:
-                time.sleep(0.03)
-            done_ns = time.monotonic_ns()
-            for each in came:
-                key, value = (each.key or b"").decode(), int(each.value or b"0")
-                number = NEXT_TOPIC * topics.index(each.topic) if topics else 0
-                number += each.partition
-                worked.append(Consumed(each.at_ns, done_ns, number, key, value))
-
-    threads = [threading.Thread(target=work, args=(member,)) for member in members]
-    for thread in threads:
-        thread.start()
-    try:
-        yield worked
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-
-
 def main() -> int:
     seeds = asked_seeds("python -m tests.chaos.repartition", __doc__, 20)
     folder = build_dir() / "chaos"
@@ -221,9 +248,11 @@ def main() -> int:
     with KafkaCluster(1) as kafka, gateway_for(kafka, directory) as node:
 
         def one(seed: int) -> str:
-            plan = Round.of(seed)
+            plan = Moving.of(seed) if seed % 2 else Round.of(seed)
             try:
                 with ShareHost.librdkafka() as host:
+                    if isinstance(plan, Moving):
+                        return f"ok {play_move(plan, node, kafka, host)}"
                     return f"ok {play(plan, node, kafka, host)}"
             except (AssertionError, TimeoutError) as failure:
                 raise AssertionError(f"{plan}: {failure}") from failure

@@ -8,7 +8,9 @@ none, and the end is where ListOffsets says it is.
 A Fetch names no group. Its client is known by address and client id, and the groups of a client
 are those that it has named in requests about groups, on any of its connections. A member cannot be
 given a new partition without such a request, so whoever fetches one as a member is known. A client
-that none is known of gets what all groups have passed.
+that none is known of gets what all groups have passed, and only what was there for `settle_ms`. So
+Spark, which asks for all ends at once and reads up to there, has the earlier record of a key in the
+same micro-batch or in one before.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from gateway.core.wire.long_bytes import Stretch, view_of
 
 _BATCH_HEAD: Final = Struct(">qi")  # base offset, bytes behind this
 Client = tuple[str, str | None]  # address, client id
+ANYBODY: Final = ""  # no group has this name: the ends for clients of which none is known
 
 
 @dataclass(slots=True)
@@ -88,7 +91,7 @@ class ConsumerEnds:
         """The end for a client with these groups (empty: not known). None: where it is upstream."""
         if partition < self.before:
             return None
-        waiting = self.waiting & groups if groups else self.waiting
+        waiting = self.waiting & groups if groups else self.waiting | {ANYBODY}
         return min((self._ends.get((group, partition), 0) for group in waiting), default=None)
 
 

@@ -35,15 +35,21 @@ def shown_of(records: Iterable[Repartition]) -> tuple[dict[str, ShownTopic], lis
     return shown, hiding
 
 
-def hide(response: Message, shown: Shown) -> None:
+def hide(response: Message, shown: Shown, *, leave_out: bool = False) -> None:
     """Changes an answer of Metadata or DescribeTopicPartitions. A topic that was created anew under
-    the name is another one, where the answer tells (Metadata from version 10 on).
+    the name is another one, where the answer tells (Metadata from version 10 on). `leave_out`: of a
+    topic that is hidden whole there is no row, as it may be an answer about all topics; clients
+    take it for an unknown one then, too.
     """
-    for topic in response["Topics"]:
+    for topic in list(response["Topics"]):
         known = shown.get(topic["Name"])
         if known is None or not _is_it(topic.get("TopicId", NO_TOPIC_ID), known):
             continue
+        if topic["ErrorCode"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            continue  # whether there is one is not this client's business
         if known.partitions == 0:
+            if leave_out:
+                response["Topics"].remove(topic)
             topic |= {
                 "ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 "TopicId": NO_TOPIC_ID,

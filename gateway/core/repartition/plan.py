@@ -5,8 +5,8 @@ its own, or any number in a new topic.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.cluster.topic_names import is_topic_name
@@ -15,6 +15,20 @@ from gateway.core.repartition.partitioners import Partitioner, Shown
 from gateway.core.repartition.record import Phase, Repartition
 
 _STREAMS: Final = re.compile(r"-(changelog|repartition)$|-subscription-(registration|response)-")
+
+
+def internal_topics(
+    groups: Iterable[str], listed: Collection[str], topics: Iterable[str]
+) -> dict[str, str]:
+    """Those of the groups that are applications of Kafka Streams with topics of their own, and one
+    of these each. Streams calls such a topic GROUP-name-changelog, -repartition or the like.
+    `listed`: all groups of the cluster; the one with the longest fitting name has the topic.
+    """
+    found: dict[str, str] = {}
+    for topic in sorted(filter(_STREAMS.search, topics)):
+        owner = max((name for name in listed if topic.startswith(f"{name}-")), key=len, default="")
+        found.setdefault(owner, topic)
+    return {group: found[group] for group in groups if group in found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +43,7 @@ class TopicFacts:
     ordered_groups: tuple[str, ...]  # Key-Shared and reliable: their order is kept
     unreliable_groups: tuple[str, ...]
     other_groups: tuple[str, ...]  # consumer groups with a position in it
+    streams: Mapping[str, str] = field(default_factory=dict)  # of these, see internal_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +92,11 @@ def planned(
         *_refused_topic(facts),
         *(_refused_keys(facts) if into is None else ()),
         *_refused_groups(facts, unordered),
+        *(
+            f"group {group} is a Kafka Streams application: its tasks, and the state that they keep"
+            f" in topics like {its}, are bound to the number of partitions"
+            for group, its in sorted(facts.streams.items())
+        ),
     ]
     unknown = sorted(set(unordered) - {*others, *facts.ordered_groups})
     if unknown:
@@ -169,8 +189,8 @@ def _refused_groups(facts: TopicFacts, unordered: Collection[str]) -> list[str]:
 
 def _warnings(facts: TopicFacts, before: int, into: Into | None) -> tuple[str, ...]:
     found = [
-        "consumers that commit no position (Spark, assigned partitions) are not seen here: the"
-        " order of their keys is not kept"
+        "consumers that commit no position (Spark, assigned partitions) are not seen here, and not"
+        " waited for"
     ]
     if into is not None:
         found.append(

@@ -6,72 +6,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.operating import rest
 from tests.rig.patience import wait_until
+from tests.rig.repartitions import QUICK, repartition, status, wait_for_line, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(DIRECT, reason="Kafka itself does not keep the order"),
 ]
 
-QUICK = {"adoption_timeout_ms": 1_000, "settle_ms": 1_000, "delivery_timeout_ms": 4_000}
 MURMUR2 = "partitioner=murmur2_random"
 IDEMPOTENT = "enable.idempotence=true"
-
-
-@pytest.fixture
-def node(
-    kafka: KafkaCluster, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(
-        tmp_path,
-        kafka.bootstrap_servers,
-        groups=[{"match": "*", "auto_offset_reset": "earliest"}],
-        state={"commit_interval_ms": 500},
-        repartition=getattr(request, "param", QUICK),
-    )
-    with process:
-        yield process
-
-
-def repartition(node: GatewayProcess, topic: str, **fields: Any) -> dict[str, Any]:
-    status, answer = rest(node, "/v1/repartitions", {"topic": topic, **fields})
-    assert status == 200, answer
-    found: dict[str, Any] = answer
-    return found
-
-
-def status(node: GatewayProcess, topic: str) -> dict[str, Any]:
-    _, answer = rest(node, f"/v1/repartitions?topic={topic}")
-    (row,) = answer["repartitions"]
-    found: dict[str, Any] = row
-    return found
-
-
-def wait_for_phase(node: GatewayProcess, topic: str, *phases: str, within_s: float = 60) -> None:
-    def there() -> bool:
-        return status(node, topic)["phase"] in phases
-
-    try:
-        wait_until(there, what=f"{topic} {phases}", deadline_s=within_s)
-    except AssertionError as late:
-        raise AssertionError(f"{late}: {status(node, topic)}\n{node.log_tail()}") from late
-
-
-def wait_for_line(node: GatewayProcess, words: str) -> None:
-    """In its log; seen as soon as it is there."""
-    wait_until(lambda: words in node.log_text(), what=words, deadline_s=60, every_s=0.002)
 
 
 @contextmanager

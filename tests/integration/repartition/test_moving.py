@@ -4,9 +4,7 @@ consumers read both, producers are closed and opened again on the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,170 +18,23 @@ from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
-from tests.chaos.repartition import IDEMPOTENT, NEXT_TOPIC, working
-from tests.integration.repartition.test_growing import (
-    QUICK,
-    node,
-    repartition,
-    status,
-    wait_for_line,
-    wait_for_phase,
-)
+from tests.chaos.crowd import IDEMPOTENT, Crowd, crowd_of, move
 from tests.integration.repartition.test_operating_it import shown
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
-from tests.rig.clients.plain_consumers import (
-    Consumed,
-    PlainConsumer,
-    assert_each_after_the_one_before,
-    consumed_by,
-)
 from tests.rig.clients.share_lines import Delivery
-from tests.rig.clients.share_members import ShareHost, ShareMember
+from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.kafka import log_end, produce
 from tests.rig.operating import keyway
 from tests.rig.patience import wait_until
-
-__all__ = ["node"]
+from tests.rig.repartitions import QUICK, repartition, wait_for_line, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(DIRECT, reason="Kafka itself has no repartition"),
 ]
-
-
-@dataclass
-class Crowd:
-    """A Key-Shared group, plain ones and their producers."""
-
-    old: str
-    new: str
-    producers: list[KeyedProducer]
-    open_producer: Callable[[int, str, int], KeyedProducer]
-    open_member: Callable[[list[str]], ShareMember]  # of these topics
-    open_consumer: Callable[[str, str], PlainConsumer]  # of these topics and a group
-    plain: tuple[str, ...]
-    members: list[ShareMember] = field(default_factory=list)
-    consumers: dict[str, list[PlainConsumer]] = field(default_factory=dict)
-    worked: list[list[Consumed]] = field(default_factory=list)
-
-    def move_producers(self) -> None:
-        """One after the other, as a rolling restart does; each has keys of its own."""
-        for at, producer in enumerate(self.producers):
-            sent = sum(producer.end().values())
-            self.producers[at] = self.open_producer(at, self.new, sent)
-
-    def all_are_served(self) -> bool:
-        return all(each.consumed for opened in self.consumers.values() for each in opened)
-
-    def of_shared_group(self) -> list[Consumed]:
-        return [each for worked in self.worked for each in list(worked)]
-
-
-@contextmanager
-def at_work(crowd: Crowd, topics: list[str]) -> Iterator[None]:
-    """Two members of each group that read these topics; they leave at the end."""
-    members = [crowd.open_member(topics) for _ in range(2)]
-    consumers = {
-        group: [crowd.open_consumer(",".join(topics), group) for _ in range(2)]
-        for group in crowd.plain
-    }
-    for group, opened in consumers.items():
-        crowd.consumers.setdefault(group, []).extend(opened)
-    try:
-        with working(members, topics) as worked:
-            crowd.worked.append(worked)
-            yield
-    finally:
-        for member in members:
-            member.close()
-        for opened in consumers.values():
-            for consumer in opened:
-                consumer.end()
-
-
-def move(crowd: Crowd, node: GatewayProcess, during: Callable[[str], None]) -> Mapping[str, int]:
-    """From the first record to the last one; `during` is called in each phase. What was sent."""
-    old, new = crowd.old, crowd.new
-    try:
-        with at_work(crowd, [old]):
-            wait_until(lambda: _all_over(crowd, range(8)), what="traffic", deadline_s=90)
-            plan = repartition(node, old, partitions=3, into=new)
-            assert (plan["refusals"], plan["before"], plan["after"]) == ([], 8, 3)
-            repartition(node, old, partitions=3, into=new, execute=True)
-            during("marked")
-            wait_for_phase(node, old, "open")
-        with at_work(crowd, [old, new]):
-            during("open")
-            crowd.move_producers()
-            during("open, and the producers have moved")
-            wait_until(
-                lambda: _all_over(crowd, range(NEXT_TOPIC, NEXT_TOPIC + 3)),
-                what="records of the new topic before the end",
-                deadline_s=90,
-            )
-            wait_for_phase(node, old, "draining", "finished", within_s=120)
-            during("draining")
-            sent = {key: count for each in crowd.producers for key, count in each.end().items()}
-            total = sum(sent.values())
-            wait_until(
-                lambda: all(
-                    len({(each.key, each.number) for each in group}) == total
-                    for group in _groups(crowd)
-                ),
-                what="all records",
-                deadline_s=120,
-            )
-            wait_for_phase(node, old, "finished", within_s=120)
-            during("finished")
-    finally:
-        for producer in crowd.producers:
-            producer.kill()
-    for group in _groups(crowd):
-        assert_each_after_the_one_before(group, sent)
-    assert status(node, old)["given_up"] == []
-    assert status(node, old)["late_records"] == 0
-    return sent
-
-
-def _groups(crowd: Crowd) -> list[list[Consumed]]:
-    return [crowd.of_shared_group(), *map(consumed_by, crowd.consumers.values())]
-
-
-def _all_over(crowd: Crowd, partitions: range) -> bool:
-    return all({each.partition for each in group} >= set(partitions) for group in _groups(crowd))
-
-
-def crowd_of(
-    hosts: ShareHost,
-    front: str,
-    old: str,
-    fresh_name: Callable[[str], str],
-    java_programs: JavaPrograms | None,
-) -> Crowd:
-    """All of one client library: 200 keys, 120 records/s. `java_programs` None: librdkafka."""
-    shared = fresh_name("shared")
-
-    def producer(at: int, name: str, sent: int) -> KeyedProducer:
-        before = f"sent.before={sent}"
-        if java_programs is not None:
-            return KeyedProducer.java(java_programs, front, name, 100 * at, 100, 60, before)
-        return KeyedProducer.librdkafka(front, name, 100 * at, 100, 60, before, *IDEMPOTENT)
-
-    def member(topics: list[str]) -> ShareMember:
-        return hosts.member(front, shared, topics)
-
-    def consumer(topics: str, group: str) -> PlainConsumer:
-        protocol = "group.protocol=" + group.split("-")[0]
-        if java_programs is not None:
-            return PlainConsumer.java(java_programs, front, topics, group, 50, protocol)
-        return PlainConsumer.librdkafka(front, topics, group, 50, protocol)
-
-    producers = [producer(at, old, 0) for at in range(2)]
-    plain = (fresh_name("classic"), fresh_name("consumer"))
-    return Crowd(old, old + ".3", producers, producer, member, consumer, plain)
 
 
 @pytest.fixture(params=["librdkafka", "java"])

@@ -16,13 +16,6 @@ from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
-from tests.integration.repartition.test_growing import (
-    QUICK,
-    node,
-    repartition,
-    status,
-    wait_for_phase,
-)
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
@@ -30,8 +23,7 @@ from tests.rig.kafka import end_transaction, log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.partition_codes import batch, codes_about
 from tests.rig.patience import wait_until
-
-__all__ = ["node"]
+from tests.rig.repartitions import QUICK, repartition, status, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,

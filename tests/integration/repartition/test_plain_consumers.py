@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from tests.integration.repartition.test_growing import node, repartition, status, wait_for_phase
+from tests.chaos.crowd import have_all
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
@@ -16,16 +16,13 @@ from tests.rig.clients.plain_consumers import (
 )
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.patience import wait_until
-
-__all__ = ["node"]
+from tests.rig.repartitions import repartition, status, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(DIRECT, reason="Kafka itself does not keep the order"),
 ]
 MURMUR2, IDEMPOTENT = "partitioner=murmur2_random", "enable.idempotence=true"
-
-
 PROTOCOLS = ("classic", "consumer")
 
 
@@ -98,7 +95,7 @@ def grow_under_load(
         for producer in producers:
             sent |= producer.end()
         wait_until(
-            lambda: all(_has_all(members, sent) for members in groups.values()),
+            lambda: have_all(sent, *map(consumed_by, groups.values())),
             what="all records",
             deadline_s=60,
         )
@@ -111,7 +108,3 @@ def grow_under_load(
             member.end()
     for members in groups.values():
         assert_each_after_the_one_before(consumed_by(members), sent)
-
-
-def _has_all(members: Iterable[PlainConsumer], sent: Mapping[str, int]) -> bool:
-    return len({(each.key, each.number) for each in consumed_by(members)}) == sum(sent.values())

@@ -1,4 +1,4 @@
-"""A topic grows while its gateway is killed; `make campaign NAME=repartition` plays many rounds."""
+"""A topic grows, or moves, while its gateway is killed; many rounds: `make campaign`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.chaos.repartition import Kill, Round, gateway_for, play
+from tests.chaos.repartition import Kill, Moving, Round, gateway_for, play, play_move
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT
 
@@ -24,4 +24,14 @@ def test_one_round(kafka: KafkaCluster, tmp_path: Path, librdkafka_host: ShareHo
     with gateway_for(kafka, tmp_path) as node:
         told = play(plan, node, kafka, librdkafka_host)
     assert told.killed == ["open"]
+    assert told.moved > 0
+
+
+def test_one_round_of_a_move(
+    kafka: KafkaCluster, tmp_path: Path, librdkafka_host: ShareHost
+) -> None:
+    plan = Moving(seed=0, before=2, after=1, transactions=True, kills=(Kill("moved", 0.1),))
+    with gateway_for(kafka, tmp_path) as node:
+        told = play_move(plan, node, kafka, librdkafka_host)
+    assert told.killed == ["moved: open"]
     assert told.moved > 0

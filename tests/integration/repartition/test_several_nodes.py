@@ -10,9 +10,8 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
-from tests.chaos.repartition import IDEMPOTENT, PACE, working
-from tests.integration.repartition.test_growing import repartition, status, wait_for_phase
-from tests.integration.repartition.test_moving import crowd_of, move
+from tests.chaos.crowd import IDEMPOTENT, crowd_of, have_all, move, working
+from tests.chaos.repartition import PACE
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.plain_consumers import (
     PlainConsumer,
@@ -23,6 +22,7 @@ from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
+from tests.rig.repartitions import repartition, status, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,
@@ -83,15 +83,9 @@ def test_two_nodes(
                 {"a": nodes[0], "b": nodes[1]}[killed].kill()
             wait_for_phase(left, name, "draining", "finished", within_s=120)
             sent = {key: count for each in producers for key, count in each.end().items()}
-            total = sum(sent.values())
             wait_until(
-                lambda: len({(each.key, each.number) for each in list(worked)}) == total,
-                what="all of the Key-Shared group",
-                deadline_s=120,
-            )
-            wait_until(
-                lambda: len({(each.key, each.number) for each in consumed_by(consumers)}) == total,
-                what="all of the plain group",
+                lambda: have_all(sent, worked, consumed_by(consumers)),
+                what="all records in both groups",
                 deadline_s=120,
             )
             wait_for_phase(left, name, "finished", within_s=120)

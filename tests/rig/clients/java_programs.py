@@ -18,7 +18,15 @@ SOURCES = Path(__file__).parent / "java"
 COMPILE_SECONDS_MAX = 120
 
 # One JVM must not take both cores of a small machine for its compiler and collector threads.
-JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Xshare:auto")
+# What they print is read line by line: warnings of the JVM itself go to the standard error.
+JVM_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xmx512m",
+    "-Xshare:auto",
+    "-Xlog:disable",
+    "-Xlog:all=warning:stderr",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@ until its standard input ends.
 
     python -m tests.rig.clients.keyed_producer BOOTSTRAP TOPIC FIRST_KEY KEYS RATE PROPERTY=VALUE...
 
-`sent.before=n` is no property of the client: it goes on behind n records of another such producer.
+Two are no properties of the client. `sent.before=n`: it goes on behind n records of another such
+producer. `transaction.records=n`: it writes transactions of n records; every fourth one it aborts,
+and its records have a value of -1; one that fails it aborts, too, and sends its records once more.
 Its last line: how many records were acknowledged, how many were not, and of each key its number of
 records (KeyedProducer.java prints the same).
 """
@@ -14,9 +16,59 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+
+
+@dataclass(slots=True)
+class Sender:
+    producer: Producer
+    topic: str
+    first: int
+    keys: int
+    rate: int
+    sent: int
+    transaction: int  # records of each; 0: there are none
+    failed: list[str] = field(default_factory=list)
+    tried: int = 0  # transactions
+
+    def go_on(self) -> None:
+        """With the next record, or transaction."""
+        if not self.transaction:
+            self._send(self.sent, b"%d" % (self.sent // self.keys))
+            self.sent += 1
+        elif self._is_whole():
+            self.sent += self.transaction
+
+    def _send(self, at: int, value: bytes) -> None:
+        key = b"key-%d" % (self.first + at % self.keys)
+        self.producer.produce(self.topic, key=key, value=value, on_delivery=self._told)
+        self.producer.poll(0)
+        time.sleep(1 / self.rate)
+
+    def _told(self, error: object, message: Any) -> None:
+        if error is not None and not self.transaction:  # else the transaction fails
+            self.failed.append(f"{message.value()!r}: {error}")
+
+    def _is_whole(self) -> bool:
+        """Whether the next transaction is committed. Raises KafkaException: it is fenced."""
+        self.tried += 1
+        aborts = self.tried % 4 == 0
+        self.producer.begin_transaction()
+        try:
+            for at in range(self.sent, self.sent + self.transaction):
+                self._send(at, b"-1" if aborts else b"%d" % (at // self.keys))
+            if not aborts:
+                patiently(self.producer.commit_transaction)
+                return True
+        except KafkaException as failure:
+            if not failure.args[0].txn_requires_abort():
+                raise
+        patiently(self.producer.abort_transaction)
+        return False
 
 
 def main(bootstrap: str, topic: str, first: int, keys: int, rate: int, config: list[str]) -> None:
@@ -28,27 +80,29 @@ def main(bootstrap: str, topic: str, first: int, keys: int, rate: int, config: l
 
     threading.Thread(target=wait_for_end, daemon=True).start()
     properties: dict[str, Any] = dict(item.split("=", 1) for item in config)
-    sent = int(properties.pop("sent.before", 0))
+    sent, transaction = (
+        int(properties.pop(word, 0)) for word in ("sent.before", "transaction.records")
+    )
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", **properties})
-    failed = []
-    counts = [(sent - at + keys - 1) // keys for at in range(keys)]
-
-    def told(error: object, message: Any) -> None:
-        if error is not None:
-            failed.append(f"{message.value()!r}: {error}")
-
+    sender = Sender(producer, topic, first, keys, rate, sent, transaction)
+    if transaction:
+        producer.init_transactions()
     while not ended.is_set():
-        at = sent % keys
-        key = b"key-%d" % (first + at)
-        producer.produce(topic, key=key, value=b"%d" % counts[at], on_delivery=told)
-        counts[at] += 1
-        sent += 1
-        producer.poll(0)
-        time.sleep(1 / rate)
+        sender.go_on()
     left = producer.flush(150)
-    named = {f"key-{first + at}": count for at, count in enumerate(counts)}
-    told_last = {"sent": sent, "failed": failed, "left": left, "keys": named}
+    named = {f"key-{first + at}": (sender.sent - at + keys - 1) // keys for at in range(keys)}
+    told_last = {"sent": sender.sent, "failed": sender.failed, "left": left, "keys": named}
     sys.stdout.write(json.dumps(told_last) + "\n")
+
+
+def patiently(act: Callable[[], None]) -> None:
+    """Asked again while the client says that it may be."""
+    for left in reversed(range(20)):
+        try:
+            return act()
+        except KafkaException as failure:
+            if not failure.args[0].retriable() or not left:
+                raise
 
 
 if __name__ == "__main__":

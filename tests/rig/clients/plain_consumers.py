@@ -26,6 +26,7 @@ class Consumed:
 class PlainConsumer:
     def __init__(self, command: Sequence[str]) -> None:
         self.consumed: list[Consumed] = []
+        self.said: list[str] = []
         self.process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
@@ -78,6 +79,10 @@ class PlainConsumer:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
+                if not line[:1].isdigit() or line.count(" ") != 4:
+                    print("SAID", line)
+                    self.said.append(line)  # errors that Java's client logs
+                    continue
                 came_ns, done_ns, partition, key, number = line.split()
                 self.consumed.append(
                     Consumed(int(came_ns), int(done_ns), int(partition), key, int(number))

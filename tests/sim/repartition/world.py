@@ -112,6 +112,8 @@ class Window:
 
 
 class World:
+    busy = 0.5  # records per step
+
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.options = options = drawn(self.rng)
@@ -146,9 +148,13 @@ class World:
         return window
 
     def _begin(self, window: Window) -> None:
-        if window.partition >= self.options.before and self.record.runs:
+        if window.partition >= self.options.before and self._known(window).runs:
             self._handle(window, HoldMoved(HELD_WHOLE, self.now_ms))
         self._handle(window, MembersChanged((Member(ME),), self.now_ms))
+
+    def _known(self, _window: Window) -> Repartition:
+        """By which the node of the window acts."""
+        return self.record
 
     def _handle(self, window: Window, event: Event) -> None:
         step = window.core.handle(event)
@@ -208,9 +214,19 @@ class World:
     def step(self) -> None:
         rng = self.rng
         self.now_ms += rng.choice((0, 1, 5, 20, 60))
-        if self.left and rng.random() < 0.5:
+        if self.left and rng.random() < self.busy:
             self._produce(rng.choice(self.producers))
         self._arrive()
+        self._go_on()
+        window = rng.choice(self.windows)
+        if rng.random() < self.options.crash:
+            self._crash(window)
+        if rng.random() < 0.1:
+            self._beat()
+        self._act(window)
+
+    def _go_on(self) -> None:
+        """The repartition, and what producers know of it."""
         sent = 1 - self.left / self.options.records
         if not self.record.boundaries and sent >= self.options.open_at:
             ends = tuple(len(log) for log in self.logs[: self.options.before])
@@ -218,14 +234,8 @@ class World:
                 self.record = self.record.moved(move)
             self.record = self.record.moved(Move.OPEN, boundaries=ends)
         for producer in self.producers:
-            if rng.random() < 0.01:
+            if self.rng.random() < 0.01:
                 producer.knows = self.options.after
-        window = rng.choice(self.windows)
-        if rng.random() < self.options.crash:
-            self._crash(window)
-        if rng.random() < 0.1:
-            self._beat()
-        self._act(window)
 
     def _beat(self) -> None:
         """As fast as it can be: what is known at this moment counts at once."""
@@ -235,7 +245,9 @@ class World:
             self._read(window)
             self._report(window)
             self._store(window)
-        for window in new if self.record.runs else ():
+        for window in new:
+            if not self._known(window).runs:
+                continue
             self._look(window)
             self._read(window)
             self._hold(window)
@@ -261,7 +273,7 @@ class World:
             self._look(window)
         elif window.partition < self.options.before:
             self._report(window)
-        elif self.record.runs:
+        elif self._known(window).runs:
             self._hold(window)
 
     def _read(self, window: Window) -> None:
@@ -288,14 +300,14 @@ class World:
         core = window.core
         as_of_ms = window.ends.as_of_ms(window.partition, core.keys_known_to)
         window.report = report_of(
-            self.record, window.partition, as_of_ms, core.cursor, core.first_unsettled()
+            self._known(window), window.partition, as_of_ms, core.cursor, core.first_unsettled()
         )
 
     def _hold(self, window: Window) -> None:
         sources = self.record.sources_of(window.partition)
         told = [unpacked(self.told[source]) for source in sources if source in self.told]
         report = together(told) if len(told) == len(sources) else None
-        hold = hold_for(self.record, window.partition, report, window.ends)
+        hold = hold_for(self._known(window), window.partition, report, window.ends)
         self._handle(window, HoldMoved(hold, self.now_ms))
         window.core.check_invariants()
 

@@ -67,7 +67,7 @@ class Story:
         ends = {0: old, 1: new}
         self.log_ends.saw(Look(at_ms, at_ms, ends))
         run(self.groups.look(self.record, self.log_ends, ends, at_ms))
-        return self.groups.ends.end_for(NOT_KNOWN, 1)
+        return self.groups.ends.end_for(frozenset({GROUP}), 1)
 
 
 def test_a_group_sees_what_was_there_when_it_had_committed_all_before() -> None:
@@ -79,6 +79,25 @@ def test_a_group_sees_what_was_there_when_it_had_committed_all_before() -> None:
     kafka.committed[0] = 9
     assert story.look(1_700, old=9, new=6) == 4, "what was there at 600"
     assert story.look(3_000, old=12, new=9) == 4, "new records of the old one wait for a commit"
+
+
+def test_who_names_no_group_sees_what_was_there_for_a_while() -> None:
+    """Spark: it reads up to the ends that it was told, of all partitions at a time."""
+    story = Story(Kafka({0: 99}))
+
+    def seen() -> int | None:
+        return story.groups.ends.end_for(NOT_KNOWN, 1)
+
+    story.opened(7)
+    story.look(100, old=8, new=3)
+    assert seen() == 0
+    story.look(1_200, old=9, new=6)
+    assert seen() == 3, "what was there a second before"
+    story.look(2_300, old=9, new=7)
+    assert seen() == 6
+    story.raised(9)
+    story.look(3_400, old=9, new=8)
+    assert seen() == 7, "the group has passed, and nothing else waits for a commit"
 
 
 def test_it_has_passed_once_the_boundaries_are_final() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.core.cluster.acl import WRITE
-from gateway.core.repartition.consumers import ConsumerEnds
+from gateway.core.repartition.consumers import ANYBODY, ConsumerEnds
 from gateway.core.repartition.hiding import ShownTopic
 from gateway.core.repartition.screening import Screening
 from gateway.core.wire.apis import ApiKey
@@ -72,6 +72,7 @@ def screening(ends: ConsumerEnds | None = None) -> Screening:
 def holding(end: int = 0) -> Screening:
     ends = ConsumerEnds(frozenset({"g"}), before=2)
     ends.put("g", 2, end)
+    ends.put(ANYBODY, 2, end)
     return screening(ends)
 
 

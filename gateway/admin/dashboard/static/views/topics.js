@@ -6,13 +6,14 @@ import { at } from "../rest.js";
 import { groupAddress } from "../routes.js";
 import { stockCommands } from "../stock_tool.js";
 import { answered, search, sorted, table } from "../table.js";
+import { drawRepartitions } from "./repartitions.js";
 
 const SHOWN = 200;
 const SEARCHED = 1_000; // connections; the rest has no room in one answer
 const CONNECTIONS_SHOWN = 100;
 
 export function drawTopics(app) {
-  return [h("h1", null, "Topics and connections"), topics(app), brokers(app), connections(app)];
+  return [h("h1", null, "Topics and connections"), topics(app), drawRepartitions(app), brokers(app), connections(app)];
 }
 
 function panel(id, title, ...content) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct
 
 from gateway.core.repartition.consumers import (
+    ANYBODY,
     Client,
     ConsumerEnds,
     GroupsOfClients,
@@ -27,10 +28,12 @@ def test_the_end_is_the_earliest_of_a_clients_groups() -> None:
     assert ends.end_for(NOT_KNOWN, 2) == 0
     assert ends.end_for(frozenset({"new"}), 2) is None
     assert ends.end_for(NOT_KNOWN, 1) is None, "an old partition"
+    ends.put(ANYBODY, 2, 12)
     ends.passed("b")
     assert ends.end_for(NOT_KNOWN, 2) == 10
     ends.passed("a")
-    assert ends.end_for(NOT_KNOWN, 2) is None
+    assert ends.end_for(NOT_KNOWN, 2) == 12
+    assert ends.end_for(frozenset({"a"}), 2) is None
     assert ends.waiting == frozenset()
 
 

@@ -14,7 +14,7 @@ SHOWN = {"orders": ShownTopic(ID, 2)}
 
 def seen(name: str | None, **topic: bytes) -> list[int]:
     partitions = [{"PartitionIndex": number} for number in (3, 0, 2, 1)]
-    row: Message = {"Name": name, "Partitions": partitions, **topic}
+    row: Message = {"Name": name, "ErrorCode": 0, "Partitions": partitions, **topic}
     response = {"Topics": [row]}
     hide(response, SHOWN)
     return [partition["PartitionIndex"] for partition in row["Partitions"]]
@@ -33,8 +33,20 @@ def test_other_topics_are_shown_whole() -> None:
 
 def test_a_topic_that_is_hidden_whole_does_not_exist() -> None:
     row: Message = {"Name": "new", "TopicId": ID, "Partitions": [{"PartitionIndex": 0}]}
+    row["ErrorCode"] = 0
+    other: Message = {"Name": "other", "ErrorCode": 0, "Partitions": []}
+    all_topics: Message = {"Topics": [dict(row), other]}
+    hide(all_topics, {"new": ShownTopic(NO_ID, 0)}, leave_out=True)
+    assert all_topics == {"Topics": [other]}, "an error in it ends tools that describe all topics"
     hide({"Topics": [row]}, {"new": ShownTopic(NO_ID, 0)})
     assert row == {"Name": "new", "TopicId": NO_ID, "Partitions": [], "ErrorCode": 3}
+
+
+def test_who_may_not_see_a_hidden_topic_is_told_that_and_no_more() -> None:
+    """As of any other name: else the answer would say that something is there."""
+    row: Message = {"Name": "new", "TopicId": NO_ID, "Partitions": [], "ErrorCode": 29}
+    hide({"Topics": [row]}, {"new": ShownTopic(ID, 0)})
+    assert row["ErrorCode"] == 29
 
 
 PACE = Pace(adoption_ms=0, settle_ms=0, late_ms=0)

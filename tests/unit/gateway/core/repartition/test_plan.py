@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.repartition.partitioners import Partitioner, Shown
-from gateway.core.repartition.plan import Into, TopicFacts, planned
+from gateway.core.repartition.plan import Into, TopicFacts, internal_topics, planned
 from gateway.core.repartition.record import Move, Pace, Repartition
 
 FACTS = TopicFacts(
@@ -49,6 +49,7 @@ def test_a_multiple_is_planned() -> None:
         (replace(FACTS, name="__consumer_offsets"), 8, "Kafka's own"),
         (replace(FACTS, name="app-store-changelog"), 8, "Streams"),
         (replace(FACTS, compacted=True), 8, "compacted"),
+        (replace(FACTS, streams={"app": "app-x-changelog"}), 8, "topics like app-x-changelog"),
         (replace(FACTS, shown=Shown(None, 9, ((2, b"k"),))), 8, "another partitioner"),
         (replace(FACTS, unreliable_groups=("live",)), 8, "unreliable"),
     ],
@@ -99,6 +100,7 @@ def test_a_new_topic_has_any_number_and_its_producers_any_partitioner() -> None:
         (FACTS, Into(name="no/name", there=False), "cannot be called"),
         (FACTS, Into(name="__orders", there=False), "cannot be called"),
         (replace(FACTS, compacted=True), Into(name="orders.3", there=False), "compacted"),
+        (replace(FACTS, streams={"app": "a"}), Into(name="orders.3", there=False), "Streams"),
     ],
 )
 def test_a_new_topic_is_refused_with_a_reason(facts: TopicFacts, into: Into, reason: str) -> None:
@@ -114,3 +116,14 @@ def test_a_topic_with_hidden_partitions_grows_before_it_moves() -> None:
     moving = replace(RUNNING, after=7, into="orders.3")
     assert "4 to 3 partitions of orders.3 now" in planned(FACTS, 8, moving, ()).refusals[0]
     assert not planned(FACTS, 3, moving.moved(Move.ABORT), (), into).refusals
+
+
+def test_an_application_of_kafka_streams_is_known_by_its_topics() -> None:
+    topics = ["orders", "app-counts-changelog", "app-two-x-repartition", "other-changelog-9"]
+    listed = ["app", "app-two", "plain", "other"]
+    assert internal_topics(listed, listed, topics) == {
+        "app": "app-counts-changelog",
+        "app-two": "app-two-x-repartition",
+    }
+    assert internal_topics(["plain"], listed, topics) == {}
+    assert internal_topics(["app"], ["app", "app-counts"], topics[:2]) == {}, "it is the other's"

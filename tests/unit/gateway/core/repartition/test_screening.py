@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.repartition.consumers import Client, ConsumerEnds
+from gateway.core.repartition.consumers import ANYBODY, Client, ConsumerEnds
 from gateway.core.repartition.hiding import ShownTopic
 from gateway.core.repartition.named_partitions import NAMING_PARTITIONS, named_in
 from gateway.core.repartition.screening import HIDDEN, Screening
@@ -83,6 +83,8 @@ def test_a_consumer_of_a_group_that_waits_sees_an_end() -> None:
     produced = {"TopicData": [{"TopicId": b"g" * 16, "PartitionData": [{"Index": 3}]}]}
     assert not screening.stops(ME, ApiKey.PRODUCE, 13, request(ApiKey.PRODUCE, 13, produced)[4:])
     screening.ends["grown"].passed("a")
+    assert screening.stops(ME, *reading), "whose groups are not known sees what was there a while"
+    screening.groups.named(ME, ["a"])
     assert not screening.stops(ME, *reading)
 
 
@@ -137,6 +139,7 @@ def test_of_a_new_topic_a_consumer_sees_an_end_and_all_of_the_old_one() -> None:
     screening = moving()
     ends = screening.ends["new"]
     ends.put("a", 2, 5)
+    ends.put(ANYBODY, 2, 5)
     reading = fetch(b"n" * 16, 1)
     assert screening.stops(ME, ApiKey.FETCH, 17, reading)
     assert end_for(screening, ApiKey.FETCH, 17, reading) == [5, 0]
