@@ -80,7 +80,6 @@ class PlainConsumer:
         with self.process.stdout as lines:
             for line in lines:
                 if not line[:1].isdigit() or line.count(" ") != 4:
-                    print("SAID", line)
                     self.said.append(line)  # errors that Java's client logs
                     continue
                 came_ns, done_ns, partition, key, number = line.split()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.repartition.nodes import Nodes
 from tests.sim.repartition.world import World
 
 CHUNK = 10
 SEEDS, DEEP_SEEDS = range(30), range(30, 100)
+NODES_SEEDS = (*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 120)))
 FIRST_ONES = (
     *SEEDS[::CHUNK],
     *(pytest.param(first, marks=pytest.mark.deep) for first in DEEP_SEEDS[::CHUNK]),
@@ -21,3 +23,9 @@ def test_seeds(first: int) -> None:
             World(seed).run()
         except AssertionError as failure:
             raise AssertionError(f"SEED={seed}: World({seed}).run()") from failure
+
+
+@pytest.mark.parametrize("seed", NODES_SEEDS)
+def test_seeds_of_nodes(seed: int) -> None:
+    """Controllers are killed at each step, producers are late or ask nobody."""
+    Nodes(seed).run()
