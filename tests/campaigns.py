@@ -41,7 +41,7 @@ CAMPAIGNS = {
         "tests/integration/crashes/test_rolling_restart.py",
     ),
     "repartition": Campaign(
-        "a topic grows while its gateway is killed (--rounds n, --seed n of the first)",
+        "a topic grows, or moves, and its gateway is killed (--rounds n, --seed n of the first)",
         ("-m", "tests.chaos.repartition"),
         "tests/integration/repartition/test_rounds.py",
     ),
@@ -110,6 +110,11 @@ CAMPAIGNS = {
     "bench-workers": Campaign(
         "CPU per record of two workers beside one, 10,000 keys, 100 members (records rounds)",
         ("-m", "tests.bench.workers"),
+        _WITH_SERVERS,
+    ),
+    "bench-repartition": Campaign(
+        "latency while a topic grows; cost when none does (--seconds n, --rounds n, 0: not)",
+        ("-m", "tests.bench.repartition"),
         _WITH_SERVERS,
     ),
     "bench-window": Campaign(

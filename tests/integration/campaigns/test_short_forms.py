@@ -12,6 +12,7 @@ import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.bench import beside, schema_view, workers
+from tests.bench import repartition as bench_repartition
 from tests.bench.__main__ import throughput
 from tests.bench.cases import CASES, Bench
 from tests.bench.latency import Load
@@ -66,6 +67,22 @@ def test_bench_beside(
     said = capsys.readouterr().out
     assert "producer-perf: this" in said
     assert "share consumer p99: other" in said
+
+
+def test_bench_repartition(
+    kafka: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = Load(per_second=500, warmup_s=0.5, judged_s=1)
+    monkeypatch.setattr(beside, "LOAD", load)
+    monkeypatch.setattr(beside, "CASES", {"producer-perf": beside.CASES["producer-perf"]})
+    ratios = bench_repartition.told(bench_repartition.latency(kafka, tmp_path, 4))
+    assert set(ratios) >= {"at rest", "while it grows, keys that stay"}
+    assert "p99" in capsys.readouterr().out
+    with bench_repartition.idle(kafka, tmp_path / "idle", 2_000) as benches:
+        beside.told(beside.measured(benches, 1), "itself")
 
 
 def test_bench_workers(
