@@ -213,10 +213,21 @@ class Repartitions:
         now_ms = run.clock.earliest_ms()
         following = next_step(record, self._company.live, said, left, now_ms)
         run.reasons = following.reasons
+        if following.move is Move.CREATE:
+            self._alone_into(record)
         if following.move is not None:
             await self._put(await self._steps.make(following.move, run, now_ms), record)
             if following.move is Move.SHOW:
                 await self._upstream.refresh([record.topic, record.new_topic])
+
+    def _alone_into(self, record: Repartition) -> None:
+        """Two nodes may have begun one each at the same time. Raises NotNow."""
+        for other in self.records.values():
+            if record.into and other.into == record.into and other.runs and other is not record:
+                raise NotNow(
+                    f"topic {other.topic!r} is to move into {record.into!r}, too:"
+                    " `keyway repartition abort` one of them"
+                )
 
     async def left(self, run: RunningTopic, age_ms: int) -> list[Left]:
         """What groups have left, as of at most `age_ms` ago. Raises StateUnavailable."""

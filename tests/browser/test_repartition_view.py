@@ -110,7 +110,7 @@ def test_a_topic_that_is_held_up_and_one_that_is_aborted(
 
         create_topic(kafka.bootstrap_servers, "browser-taken", partitions=1)
         filled(opened, moves, 1, "browser-taken")
-        expect(page.get_by_role("dialog")).to_contain_text("topic browser-taken exists")
+        expect(page.get_by_role("dialog")).to_contain_text("topic 'browser-taken' exists")
         page.get_by_role("button", name="Close").click()
         for size in (PHONE, DESKTOP):
             page.set_viewport_size({"width": size[0], "height": size[1]})

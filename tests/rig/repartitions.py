@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.core.repartition.partitioners import Partitioner, partition_of
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.operating import rest
 from tests.rig.patience import wait_until
 
 QUICK = {"adoption_timeout_ms": 1_000, "settle_ms": 1_000, "delivery_timeout_ms": 4_000}
+MURMUR2 = {"partitioner": "murmur2_random"}
+
+
+def key_for(partition: int, partitions: int) -> bytes:
+    """One that murmur2 puts there."""
+    keys = (b"key-%d" % at for at in range(1_000))
+    return next(
+        key for key in keys if partition_of(Partitioner.MURMUR2, key, partitions) == partition
+    )
 
 
 def repartition(node: GatewayProcess, topic: str, **fields: Any) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.crowd import IDEMPOTENT
-from tests.integration.repartition.test_operating_it import MURMUR2, key_for
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.patience import wait_until
-from tests.rig.repartitions import repartition, wait_for_phase
+from tests.rig.repartitions import MURMUR2, key_for, repartition, wait_for_phase
 
 pytestmark = [
     pytest.mark.spark,

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from redis import Redis
 
-from gateway.core.repartition.partitioners import Partitioner, partition_of
+from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.record import Pace, Repartition, from_text, to_text
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
@@ -23,21 +23,19 @@ from tests.rig.kafka import end_transaction, log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.partition_codes import batch, codes_about
 from tests.rig.patience import wait_until
-from tests.rig.repartitions import QUICK, repartition, status, wait_for_phase
+from tests.rig.repartitions import (
+    MURMUR2,
+    QUICK,
+    key_for,
+    repartition,
+    status,
+    wait_for_phase,
+)
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(DIRECT, reason="Kafka itself has no repartition"),
 ]
-MURMUR2 = {"partitioner": "murmur2_random"}
-
-
-def key_for(partition: int, partitions: int) -> bytes:
-    """One that murmur2 puts there."""
-    keys = (b"key-%d" % at for at in range(1_000))
-    return next(
-        key for key in keys if partition_of(Partitioner.MURMUR2, key, partitions) == partition
-    )
 
 
 def shown(address: str, topic: str) -> set[int]:

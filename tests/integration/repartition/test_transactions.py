@@ -10,13 +10,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 from tests.chaos.crowd import Crowd, at_work, crowd_of, have_all, move
-from tests.integration.repartition.test_operating_it import key_for
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.plain_consumers import assert_each_after_the_one_before
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.patience import wait_until
-from tests.rig.repartitions import repartition, status, wait_for_phase
+from tests.rig.repartitions import key_for, repartition, status, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,

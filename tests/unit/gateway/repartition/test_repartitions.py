@@ -279,6 +279,29 @@ def story(
     run(all_of_it())
 
 
+def test_two_topics_that_move_into_the_same_one_wait_for_an_abort() -> None:
+    """Two nodes began them at the same time, before either of them knew of the other."""
+
+    async def tell(site: Site) -> None:
+        await asyncio.sleep(5)
+        for topic, other in (("a", "b"), ("b", "a")):
+            assert site.table.rows[topic].phase is Phase.MARKED
+            assert f"topic {other!r} is to move into 'new', too" in site.one.running[topic].error
+
+    site = Site()
+    for topic in ("a", "b"):
+        site.table.rows[topic] = Repartition(
+            topic=topic,
+            topic_id=TOPIC_ID.hex(),
+            before=2,
+            after=5,
+            into="new",
+            partitioner=None,
+            pace=PACE,
+        )
+    story(tell, site=site)
+
+
 def test_from_its_marker_to_its_end() -> None:
     async def tell(site: Site) -> None:
         site.kafka.ends = {0: 5, 1: 7}
