@@ -34,13 +34,14 @@ from offsets.core.entries import (
 from offsets.core.index import PartitionIndex
 from offsets.core.key_shared import encoded, records_told
 from offsets.core.limits import SETTLED_SPAN_OFFSETS
-from offsets.core.model import Range, Search, Stream
+from offsets.core.model import Range, Search
 from offsets.core.plan import Committed, Mode, Refusal, Row, TargetPartition, decide, mode_of
 from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
 from offsets.limits import LOGGED_PLACES_MAX
 from offsets.options import Options
 from offsets.partitions import Partitions
+from offsets.standing import StandingCommits
 from offsets.state_topic import StateTopic
 
 log = structlog.get_logger("keyway.offsets")
@@ -82,13 +83,13 @@ class Committer:
     rows: dict[GroupPartition, Row] = field(default_factory=dict)
     _planned: dict[GroupPartition, _Planned] = field(default_factory=dict)
     _switching: set[str] = field(default_factory=set)  # clusters
-    _unknown: dict[str, Refused] = field(
-        default_factory=dict
-    )  # groups whose positions are not told
+    _unknown: dict[str, Refused] = field(default_factory=dict)  # groups that are not told of
     activity: Activity = field(init=False)
+    standing: StandingCommits = field(init=False)
 
     def __post_init__(self) -> None:
         self.activity = Activity(self.state_topic, self.now_ms)
+        self.standing = StandingCommits(self.now_ms, self._seen)
 
     def entries(self, groups: Iterable[str]) -> list[Entry]:
         """The newest entry from elsewhere for each place of `groups`."""
@@ -227,15 +228,17 @@ class Committer:
             entry = replace(entry, exact=True)
         return mode_of(entry, self.options.mode)
 
+    def _seen(self, place: GroupPartition) -> Committed | None:
+        """The position here as of the source's last poll."""
+        group, topic = self.client.group_here(place[0]), self.client.topic_here(place[1])
+        if self.source is None or group is None or topic is None:
+            return None
+        return self.source.latest((group, topic, place[2]))
+
     def _told(self, entries: Sequence[Entry]) -> dict[GroupPartition, Committed]:
-        """The positions here as of the source's last poll."""
-        assert self.source is not None
         found = {}
         for entry in entries:
-            group, topic = self.client.group_here(entry.group), self.client.topic_here(entry.topic)
-            if group is None or topic is None:
-                continue
-            seen = self.source.latest((group, topic, entry.partition))
+            seen = self._seen(entry.place)
             if seen is not None:
                 worked_ms = work_told_ms(seen.offset, seen.metadata)
                 found[entry.place] = (
@@ -325,7 +328,7 @@ class Committer:
             located=located,
             first=found if isinstance(found, int) else None,
             indexed=index is not None,
-            origins=1 if index is None else len(_native(entry, index.streams)),
+            origins=1 if index is None else len(entry.natives(index.streams)),
         )
         row = decide(
             entry,
@@ -378,13 +381,22 @@ class Committer:
     def apply(self, entries: Sequence[Entry]) -> list[Row]:
         """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
         flags = {entry.place: entry.flags for entry in entries}
-        rows = self._looked_at(entries, self.plan(entries, ask=False))
+        rows = self.plan(entries, ask=False)
+        old = self.standing.old([place_of(row) for row in rows if self._stands(row)])
+        rows = self._looked_at(entries, rows, old)
         chosen = [row for row in rows if self._is_due(row)]
+        again = [
+            replace(row, metadata=row.stood.metadata)
+            for row in rows
+            if place_of(row) in old and row.stood is not None and self._stands(row)
+        ]
         if chosen:
             self.state_topic.write_applied(
                 {place_of(row): _applied(row, flags[place_of(row)]) for row in chosen}
             )
-        refused = {place_of(row): row for row in self._commit(chosen) if row.refusals}
+        done = self._commit([*chosen, *again])
+        refused = {place_of(row): row for row in done if row.refusals}
+        self.standing.made(place_of(row) for row in done if not row.refusals)
         if self.options.force:  # an operator has decided
             moved = {row.group for row in chosen} & self.state_topic.state.both
             self.state_topic.write_both(sorted(moved), both=False)
@@ -392,11 +404,13 @@ class Committer:
         self._report(rows, [row for row in chosen if place_of(row) not in refused])
         return rows
 
-    def _looked_at(self, entries: Sequence[Entry], rows: list[Row]) -> list[Row]:
-        """The same rows, after a look at the logs of those that are due. An index may describe a
-        topic that has been deleted and created again since, or records that are gone.
+    def _looked_at(
+        self, entries: Sequence[Entry], rows: list[Row], old: Collection[GroupPartition]
+    ) -> list[Row]:
+        """The same rows, after a look at the logs of those that are due, or old. An index may
+        describe a topic that has been deleted and created again since, or records that are gone.
         """
-        again = [at for at, row in enumerate(rows) if self._is_due(row)]
+        again = [at for at, row in enumerate(rows) if self._is_due(row) or place_of(row) in old]
         if again:
             self.partitions.look({(rows[at].topic, rows[at].partition) for at in again})
             for at, row in zip(again, self.plan([entries[at] for at in again]), strict=True):
@@ -408,10 +422,14 @@ class Committer:
         for place in places:
             self.rows.pop(place, None)
             self._planned.pop(place, None)
+        self.standing.forget(places)
         self.activity.forget(places, groups)
 
     def _is_due(self, row: Row) -> bool:
         return row.changes and not self._is_there(row)
+
+    def _stands(self, row: Row) -> bool:
+        return row.changes and self._is_there(row)
 
     def _is_there(self, row: Row) -> bool:
         applied = self.state_topic.state.applied.get(place_of(row))
@@ -474,11 +492,3 @@ def _applied(row: Row, flags: int) -> Applied:
         before=row.old,
         before_ms=None if row.stood is None else row.stood.committed_ms,
     )
-
-
-def _native(entry: Entry, streams: Iterable[Stream]) -> set[str]:
-    """The clusters that the records here come from; the source of the entry is one of them. If no
-    record has an origin, all count as the source's.
-    """
-    found = {stream.cluster for stream in streams}
-    return found | {entry.source} if len(found) > 1 else {entry.source}

@@ -56,5 +56,10 @@ STATUS_READ_S_MAX: Final = 2.0
 # the commit for one that still stands. Then tombstones take it from the topic.
 DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000
 
+# A commit that stands is made again after so long, far below offsets.retention.minutes (a week by
+# default), and so many in one round: after an hour all of a start would be due at once.
+COMMITTED_AGAIN_MS: Final = 3_600 * 1_000
+COMMITTED_AGAIN_AT_ONCE: Final = 50
+
 # Rows of commits shown in one log line.
 LOGGED_PLACES_MAX: Final = 5

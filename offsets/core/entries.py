@@ -70,6 +70,13 @@ class Entry:
     def place(self) -> GroupPartition:
         return self.group, self.topic, self.partition
 
+    def natives(self, streams: Iterable[Stream]) -> set[str]:
+        """The clusters that records of these streams come from; the entry's source is one of them.
+        If no record has an origin, all count as the source's.
+        """
+        found = {stream.cluster for stream in streams}
+        return found | {self.source} if len(found) > 1 else {self.source}
+
     def with_flags(self, flags: int) -> Entry:
         return replace(self, flags=flags)
 

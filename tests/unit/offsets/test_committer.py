@@ -10,12 +10,14 @@ import pytest
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
 from keyway.commit_metadata.core import metadata as settled_metadata
 from offsets.client import Refused
+from offsets.commits import GroupPlace
 from offsets.committer import Committer
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.core.switches import SwitchReport
 from offsets.errors import ClusterAway
+from offsets.limits import COMMITTED_AGAIN_AT_ONCE, COMMITTED_AGAIN_MS
 from offsets.options import Options
 from offsets.state_topic import StateTopic
 from tests.rig.offsets_in_memory import (
@@ -296,3 +298,78 @@ def test_a_clock_that_is_behind_elsewhere_delays_a_move_by_the_difference() -> N
     assert (row.refusals, positions(client)) == ((Refusal.OVERTAKEN,), [40])
     (row,) = committer.apply([entry("billing", 60, behind_ms + HOUR_MS + 1)])
     assert (row.refusals, positions(client)) == ((), [60])
+
+
+def test_a_commit_that_stands_is_made_again_before_kafka_forgets_it() -> None:
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    entries = [entry(group, 40, 1_000) for group in GROUPS]
+    committer.apply(entries)
+
+    def made_ms() -> list[int | None]:
+        return [client.positions[group, "topic", 0].committed_ms for group in GROUPS]
+
+    client.now_ms += COMMITTED_AGAIN_MS - 1
+    committer.apply(entries)
+    assert made_ms() == [5_000, 5_000]
+    client.now_ms += 1
+    client.fail = AWAY
+    try_once(committer, entries)
+    assert made_ms() == [5_000, 5_000]
+    assert [row.refusals for row in committer.apply(entries)] == [(), ()]
+    assert made_ms() == [client.now_ms] * 2
+    again = committer_on(client)  # after a restart
+    again.state_topic = committer.state_topic
+    made = client.now_ms
+    for wait_ms in (COMMITTED_AGAIN_MS - 1, 1):
+        client.now_ms += wait_ms
+        again.apply(entries)
+    assert made_ms() == [made + COMMITTED_AGAIN_MS] * 2
+    assert positions(client) == [40, 40]
+
+
+class OldSource(MemorySource):
+    """Has not read for a while."""
+
+    def __init__(self, client: MemoryClient, seen: dict[GroupPlace, Committed]) -> None:
+        super().__init__(client)
+        self._latest = seen
+
+    def latest(self, place: GroupPlace) -> Committed | None:
+        return self._latest.get(place)
+
+
+def test_a_commit_made_again_overwrites_no_work_of_the_group_here() -> None:
+    """Kafka's answer counts, not what was seen of it before."""
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    told = entry("billing", 40, 1_000)
+    committer.apply([told])
+    committer.source = OldSource(client, dict(client.positions))
+    client.now_ms += COMMITTED_AGAIN_MS
+    client.positions["billing", "topic", 0] = Committed(60, "", client.now_ms - 1)
+    committer.apply([told])
+    assert positions(client) == [60]
+
+
+def test_a_commit_that_kafka_has_forgotten_is_made_again_at_once() -> None:
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    told = entry("billing", 40, 1_000)
+    committer.apply([told])
+    client.positions.clear()
+    committer.apply([told])
+    assert positions(client) == [40]
+
+
+def test_only_some_commits_are_made_again_in_one_round() -> None:
+    client = MemoryClient("B", now_ms=5_000)
+    committer = committer_on(client)
+    entries = [entry(f"g{at}", 40, 1_000) for at in range(COMMITTED_AGAIN_AT_ONCE + 7)]
+    committer.apply(entries)
+    client.now_ms += COMMITTED_AGAIN_MS
+    counts = []
+    for _ in range(3):
+        committer.apply(entries)
+        counts.append(sum(at.committed_ms == client.now_ms for at in client.positions.values()))
+    assert counts == [COMMITTED_AGAIN_AT_ONCE, len(entries), len(entries)]
