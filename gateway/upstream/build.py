@@ -34,7 +34,7 @@ def build(settings: UpstreamSettings) -> Part[UpstreamRoom]:
 
     async def start() -> None:
         await cluster.start()
-        await commits.probe_metadata_limit()
+        await commits.probe_limits()
 
     async def troubles() -> Sequence[Trouble]:
         return broker_troubles(cluster)

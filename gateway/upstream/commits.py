@@ -29,6 +29,9 @@ log = structlog.get_logger("keyway.commits")
 METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
 METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
 METADATA_LIMIT = "offset.metadata.max.bytes"
+RETENTION = "offsets.retention.minutes"
+RETENTION_MIN = 7 * 24 * 60  # Kafka's default of it
+REPEAT_MS_MAX = 60 * 60 * 1_000
 NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
 # Of one commit; a quarter of Kafka's default max.message.bytes.
 REQUEST_BYTES_MAX = 256 * 1024
@@ -64,6 +67,7 @@ class Commits:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._metadata_chars_max = METADATA_CHARS_MAX
+        self._repeat_ms = REPEAT_MS_MAX
         self._pending: dict[str, _PendingFetch] = {}  # by group: not asked yet
         self._fetch_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -72,20 +76,29 @@ class Commits:
         """Characters of metadata the brokers take, as far as is known."""
         return self._metadata_chars_max
 
-    async def probe_metadata_limit(self) -> int:
-        """Asks every broker for its limit; the lowest counts. A broker that does not say has the
-        default.
+    @property
+    def repeat_ms(self) -> int:
+        """After this time at the latest, the same offset is to be committed again. Kafka keeps it
+        for offsets.retention.minutes after its last commit, whether the group is at work or not:
+        it does not know the members of a Key-Shared group.
+        """
+        return self._repeat_ms
+
+    async def probe_limits(self) -> None:
+        """Asks every broker for its limits; the lowest count. A broker that does not say has the
+        defaults.
         """
         limits: list[int] = []
         for broker in self._upstream.topology.brokers:
             try:
-                config = await broker_config(self._upstream, broker, [METADATA_LIMIT])
+                config = await broker_config(self._upstream, broker, [METADATA_LIMIT, RETENTION])
                 limits.append(int(config[METADATA_LIMIT]))
+                retention_min = int(config.get(RETENTION, RETENTION_MIN))
+                self._repeat_ms = min(self._repeat_ms, retention_min * 60_000 // 4)
             except (UpstreamError, KeyError, ValueError) as error:
-                log.warning("commit_metadata_limit_not_known", broker=broker, reason=str(error))
+                log.warning("commit_limits_not_known", broker=broker, reason=str(error))
         if limits:
             self._metadata_chars_max = min(limits)
-        return self._metadata_chars_max
 
     # ------------------------------------------------------------------------------- reading
 

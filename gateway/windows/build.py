@@ -121,6 +121,7 @@ def build(
             windows.persister.persist_forever,
             windows.committer.commit_forever,
             lambda: look_for_missing_topics(windows.news, cluster.request_refresh),
+            windows.committer.commit_loaded_forever,
         ),
         ready=lambda: _reopen(cluster, groups, windows.news),
         stop=windows.stop,

@@ -3,6 +3,11 @@
 Kafka knows no owner of a group's offsets while the group has no members. So a window looks first if
 somebody else may have committed (dispatcher/core/life/life.py). It yields to a position that was
 set meanwhile, as after a fail-over to another cluster and back: it is loaded again from there.
+
+A window that was just loaded is committed at once: there may be no commit of its start yet. One in
+which nothing happens is committed again before Kafka forgets its offset, as it does some time after
+the last commit (offsets.retention.minutes). So an offset that somebody has deleted comes back, too
+(kafka-consumer-groups --delete-offsets). The windows take turns.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from dispatcher.store.base import WindowKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Refused, UpstreamError
-from gateway.windows.limits import ASKED_AT_REST
+from gateway.windows.limits import ASKED_AT_REST, LOADED_GATHERED_MS
 from gateway.windows.persisting import Persister
 from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
@@ -36,8 +41,11 @@ class Committer:
         self._table = table
         self._persister = persister
         self._commits = table.dependencies.commits
+        self._now_ms = table.dependencies.now_ms
         self._interval_ms = interval_ms
         self._uncommitted: dict[Window, None] = {}  # ticked since the last commit
+        self._loaded: dict[Window, None] = {}  # whose first commit is due
+        self._any_loaded = asyncio.Event()
         self._failing: dict[str, int] = {}  # Kafka's error, by group whose last commit failed
 
     async def commit_forever(self) -> None:
@@ -45,12 +53,26 @@ class Committer:
             await asyncio.sleep(self._interval_ms / 1000)
             await self.commit()
 
+    async def commit_loaded_forever(self) -> None:
+        while True:
+            await self._any_loaded.wait()
+            await asyncio.sleep(LOADED_GATHERED_MS / 1000)
+            self._any_loaded.clear()
+            async with self.committing:
+                loaded, self._loaded = self._loaded, {}
+                await self._commit(sorted(loaded, key=_key_of))
+
+    def loaded(self, window: Window) -> None:
+        self._loaded[window] = None
+        self._any_loaded.set()
+
     def look_at(self, window: Window) -> None:
         """Something may have happened in it since the last commit."""
         self._uncommitted[window] = None
 
     def forget(self, window: Window) -> None:
         self._uncommitted.pop(window, None)
+        self._loaded.pop(window, None)
 
     def failing(self) -> list[str]:
         """Groups whose last commit Kafka did not take, and that still have something to commit."""
@@ -59,25 +81,28 @@ class Committer:
     async def commit(self) -> None:
         """Commits the records settled since the last time."""
         async with self.committing:
-            asked = self._to_commit()
-            if not self._table.dependencies.owners.certain():
-                # What another node may have taken over, and no store would refuse.
-                asked = [window for window in asked if window.section.reliable]
-            for window in asked:
-                window.perform(window.life.want_commit())
-            await self._persister.persist()
-            by_group: dict[str, States] = {}
-            for window in asked:
-                state = window.life.take_committable()
-                if state is not None:
-                    by_group.setdefault(window.key.group, []).append((window, state))
-            for group, states in by_group.items():
-                self._note(group, await self._commit_group(group, states))
+            await self._commit(self._to_commit())
+
+    async def _commit(self, asked: list[Window]) -> None:
+        if not self._table.dependencies.owners.certain():
+            # What another node may have taken over, and no store would refuse.
+            asked = [window for window in asked if window.section.reliable]
+        for window in asked:
+            window.perform(window.life.want_commit())
+        await self._persister.persist()
+        again_before_ms = self._now_ms() - self._commits.repeat_ms // 2
+        by_group: dict[str, States] = {}
+        for window in asked:
+            state = window.life.take_committable(again_before_ms)
+            if state is not None:
+                by_group.setdefault(window.key.group, []).append((window, state))
+        for group, states in by_group.items():
+            self._note(group, await self._commit_group(group, states))
 
     def _to_commit(self) -> list[Window]:
         """The windows in which something has happened that Kafka may not know of, and a few others
         in turn: so a store that has lost its state is noticed also while nothing happens. Then all
-        windows ask it.
+        windows ask it. Each has its turn within half of the time after which it is committed again.
         """
         lost, self._persister.lost = self._persister.lost, False
         if lost:
@@ -85,7 +110,8 @@ class Committer:
         stirred = {**self._uncommitted, **self._table.ticks.stirred}
         self._uncommitted = {window: None for window in stirred if window.life.commit_due}
         asked = dict(self._uncommitted)
-        asked.update(dict.fromkeys(self._table.in_turn(ASKED_AT_REST)))
+        turns = 2 * self._table.count * self._interval_ms // self._commits.repeat_ms + 1
+        asked.update(dict.fromkeys(self._table.in_turn(max(ASKED_AT_REST, turns))))
         return sorted(asked, key=_key_of)
 
     async def _commit_group(self, group: str, states: States) -> int:
@@ -94,16 +120,20 @@ class Committer:
             states = await self._not_overtaken(group, states)
         except UpstreamError as error:
             for window, _ in states:
-                window.life.commit_failed()
+                self._failed(window)
             refused = error.error_code if isinstance(error, Refused) else None
             return refused or ErrorCode.NETWORK_EXCEPTION
         errors = await self._write(group, states)
         for (window, state), error_code in zip(states, errors, strict=True):
             if error_code == 0:
-                window.life.commit_taken(state)
+                window.life.commit_taken(state, self._now_ms())
             else:
-                window.life.commit_failed()
+                self._failed(window)
         return next((error_code for error_code in errors if error_code != 0), 0)
+
+    def _failed(self, window: Window) -> None:
+        window.life.commit_failed()
+        self.look_at(window)  # also if nothing happens in it
 
     async def _not_overtaken(self, group: str, states: States) -> States:
         """The windows without those whose position was set elsewhere; these are loaded again.

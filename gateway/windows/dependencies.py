@@ -67,6 +67,9 @@ class CommittedOffsets(Protocol):
     def metadata_chars_max(self) -> int: ...
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
+    @property
+    def repeat_ms(self) -> int: ...
+
         """Raises UpstreamError."""
         ...
 

@@ -17,6 +17,7 @@ TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, le
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 WINDOWS_READ_AT_ONCE = 100  # by a scrape, before other work goes on: a millisecond or two
 ASKED_AT_REST = 16  # windows in which nothing happens that ask the store with each commit
+LOADED_GATHERED_MS = 50  # windows that were loaded within this time make one commit of their group
 COMMIT_WAIT_S_MAX = 2.0  # a window that the store has does not wait longer for Kafka's commit
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
 

@@ -37,6 +37,7 @@ class Windows:
         self.committer = Committer(self.table, self.persister, config.state.commit_interval_ms)
         self.watchdog = Watchdog(self.table, evictions, self.committer)
         self.news = WindowNews(self.table, groups)
+        self.table.on_loaded(lambda window, _: self.committer.loaded(window))
         self.table.on_dropped(self.persister.forget)
         self.table.on_dropped(self.committer.forget)
 

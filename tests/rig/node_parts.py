@@ -196,6 +196,7 @@ class ScriptedDeadLetters:
         queue: DeadLetterQueue | None = None,
     ) -> list[bool]:
         self.queues.append(queue)
+    repeat_ms: int = 3_600_000
         self.written.append(effect.offsets)
         self.isolations.append(source.isolation)
         if self.gate is not None:

@@ -432,7 +432,7 @@ class Window:
         if self.world.policy.reliable:
             self.checkers.committed(state.cursor, state.settled)
         self.committed.write(state)
-        self.life.commit_taken(state)
+        self.life.commit_taken(state, self.world.now_ms)
 
     def set_elsewhere(self) -> None:
         store = self.world.gateway.store

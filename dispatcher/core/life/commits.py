@@ -4,6 +4,9 @@ A state may be committed once it is in the store, so it is captured with a write
 that is persisted. A version, which grows with every event, says cheaply whether there can be
 anything to commit: a window in which nothing happens is not asked for its state.
 
+Kafka forgets an offset some time after its last commit (offsets.retention.minutes), although the
+group is at work. So a state that Kafka took long ago is offered again, also if it is the same.
+
 Kafka's offset is not the window's alone: `alone` says whether somebody else may have set it.
 """
 
@@ -28,6 +31,7 @@ class Commits:
         self.wanted = False  # the next write captures a state
         self.alone = False  # nobody else can have committed since Kafka took the last state
         self._committed: CommitState | None = None  # the last state that Kafka took
+        self._taken_ms = 0  # when Kafka took the last state
         self._version = -1  # of the newest state that Kafka is known to have
         self._offered: Capture | None = None
         self._taken: Capture | None = None  # on its way to Kafka
@@ -44,20 +48,22 @@ class Commits:
     def offers(self) -> bool:
         return self._offered is not None
 
-    def take(self) -> CommitState | None:
-        """None: nothing new to commit. `taken` or `failed` must follow."""
+    def take(self, again_before_ms: int = 0) -> CommitState | None:
+        """None: nothing to commit; the state is the one that Kafka took, at `again_before_ms` or
+        later. Otherwise `taken` or `failed` must follow.
+        """
         capture, self._offered = self._offered, None
         if capture is None:
             return None
-        if capture.state == self._committed:
+        if capture.state == self._committed and self._taken_ms >= again_before_ms:
             self._version = capture.version
             return None
         self._taken = capture
         return capture.state
 
-    def taken(self, state: CommitState, *, alone: bool) -> None:
+    def taken(self, state: CommitState, now_ms: int, *, alone: bool) -> None:
         """Kafka has it."""
-        self._committed = state
+        self._committed, self._taken_ms = state, now_ms
         if self._taken is not None and self._taken.state is state:
             self._version = self._taken.version
         self._taken = None
@@ -66,6 +72,7 @@ class Commits:
     def failed(self) -> None:
         """Kafka may have it nevertheless, and others may have come before the next one."""
         self._taken = None
+        self._version = -1
         self.alone = False
 
     def lacks(self, state: CommitState) -> bool:

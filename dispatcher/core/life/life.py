@@ -440,16 +440,19 @@ class WindowLife:
         self._forget_settled(commands)
         return commands
 
-    def take_committable(self) -> CommitState | None:
-        """None: nothing new to commit. `commit_taken` or `commit_failed` must follow."""
-        return self._commits.take()
+    def take_committable(self, again_before_ms: int = 0) -> CommitState | None:
+        """None: nothing to commit; Kafka took the same at `again_before_ms` or later. Otherwise
+        `commit_taken` or `commit_failed` must follow.
+        """
+        return self._commits.take(again_before_ms)
 
     def looks_first(self) -> bool:
         """Whether somebody else may have committed since Kafka took the last state from here."""
         return not self._commits.alone
 
-    def commit_taken(self, state: CommitState) -> None:
-        self._commits.taken(state, alone=self.core is not None and len(self.core.members) > 0)
+    def commit_taken(self, state: CommitState, now_ms: int) -> None:
+        alone = self.core is not None and len(self.core.members) > 0
+        self._commits.taken(state, now_ms, alone=alone)
 
     def commit_failed(self) -> None:
         """The commit may be in Kafka nevertheless, and others may have come before the next one."""

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
-from gateway.upstream.commits import METADATA_CHARS_MAX, Commit, Commits
+from gateway.upstream.commits import METADATA_CHARS_MAX, REPEAT_MS_MAX, Commit, Commits
 from gateway.upstream.settings import UpstreamSettings
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
@@ -140,7 +140,9 @@ def test_metadata_may_be_as_long_as_the_broker_says_and_halves_when_it_lied(
         async with running(settings(kafka)) as side:
             commits = Commits(side.upstream)
             tp = await side.partition(name)
-            assert await commits.probe_metadata_limit() == METADATA_CHARS_MAX
+            await commits.probe_limits()
+            assert commits.metadata_chars_max == METADATA_CHARS_MAX
+            assert commits.repeat_ms == REPEAT_MS_MAX, "the broker keeps offsets for a week"
             longest = "x" * METADATA_CHARS_MAX
             assert await commits.commit(group, [Commit(tp, 1, longest)]) == [0]
             found = await commits.fetch(group, tp)

@@ -78,7 +78,8 @@ def test_everything_goes_on_after_a_restart(fresh_name: Callable[[str], str]) ->
 
 async def before_and_after(cluster: KafkaCluster, side: Side, gateway: Everything) -> None:
     bootstrap, name = cluster.bootstrap_servers, gateway.tp.topic
-    assert await gateway.commits.probe_metadata_limit() == METADATA_CHARS
+    await gateway.commits.probe_limits()
+    assert gateway.commits.metadata_chars_max == METADATA_CHARS
     await asyncio.to_thread(produce, bootstrap, name, [(b"k", b"before")])
     await gateway.tail.reached(1)
 

@@ -16,12 +16,13 @@ from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
 from gateway.windows.limits import WINDOW_IDLE_MS_MAX
 from keyway.commit_metadata.core.metadata import decode, encode, read_times
-from tests.rig.node_parts import GROUP, Node, ScriptedCommits
-from tests.rig.virtual_time import now_ms, settle, until
+from tests.rig.node_parts import GROUP, Node, ScriptedCommits, topology
+from tests.rig.virtual_time import now_ms, run, settle, until
 from tests.unit.gateway.windows.test_window import accept, acquire, story
 
 KEYS = [b"key-%d" % at for at in range(8)]
 M1, S1 = MemberId("m1"), SessionId("s1")
+BEAT_MS = COMMIT_MS = 5_000
 AHEAD_MS = 3_600_000  # another machine's clock
 
 
@@ -38,6 +39,14 @@ async def worked(node: Node, *offsets: int) -> None:
     await node.window().ask(accept(*offsets))
     node.beat("m1", -1)
     await asyncio.sleep(1)
+
+
+async def rest(node: Node, wait_ms: int) -> None:
+    """The member stays, and nothing else happens."""
+    while wait_ms > 0:
+        node.beat("m1", 1, fetches=False)
+        await asyncio.sleep(min(wait_ms, BEAT_MS) / 1000)
+        wait_ms -= BEAT_MS
 
 
 def committed(node: Node) -> Committed:
@@ -171,3 +180,67 @@ def test_a_commit_without_an_origin_is_written_over(theirs: Committed) -> None:
         assert committed(node).offset == 1
 
     story(tell, None, *KEYS)
+
+
+def test_offsets_that_kafka_has_forgotten_or_will_are_committed_again() -> None:
+    """offsets.retention.minutes passes, or somebody deletes them, and nothing happens meanwhile."""
+
+    async def tell(node: Node) -> None:
+        await acquire(node.window(), 1).persisted
+        await node.window().ask(accept(0))
+        await node.windows.committer.commit()
+        before, node.commits.committed = committed(node), {}
+        for _ in range(3):
+            await node.windows.committer.commit()
+        assert node.commits.committed == {}, "not with each round"
+        await rest(node, node.commits.repeat_ms // 2 + 1)
+        node.commits.errors = [int(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        await node.windows.committer.commit()
+        assert node.commits.committed == {}
+        await node.windows.committer.commit()
+        assert committed(node) == before, "the next round tries again"
+
+    story(tell, None, *KEYS)
+
+
+PARTITIONS = 400
+REPEAT_MS = 240_000
+
+
+def test_windows_at_rest_are_committed_again_in_turn() -> None:
+    """Each in time, and never all at once."""
+
+    async def work() -> None:
+        commits = ScriptedCommits(repeat_ms=REPEAT_MS)
+        async with Node(topology=topology(PARTITIONS), commits=commits) as node:
+            node.beat()
+            await settle()
+            committer, rounds = node.windows.committer, REPEAT_MS // COMMIT_MS
+            at: list[dict[int, int]] = []  # rounds by partition, in each time
+            for _ in range(3):
+                at.append({})
+                for number in range(rounds):
+                    commits.requests.clear()
+                    await committer.commit()
+                    some = [commit.tp.partition for group in commits.requests for commit in group]
+                    at[-1] |= dict.fromkeys(some, number)
+                    if len(at) > 1:
+                        assert len(some) <= 2 * PARTITIONS / rounds + 1
+                    await rest(node, COMMIT_MS)
+            assert [len(some) for some in at] == [PARTITIONS] * 3
+
+    run(work())
+
+
+def test_a_start_is_committed_as_soon_as_the_window_is_up() -> None:
+    async def work() -> None:
+        async with Node(GroupSection(auto_offset_reset="latest"), topology=topology(3)) as node:
+            node.log.produce(b"a", b"b")
+            task = asyncio.create_task(node.windows.committer.commit_loaded_forever())  # noqa: TID251
+            node.beat()
+            await asyncio.sleep(1)
+            assert committed(node).offset == 2
+            assert [len(some) for some in node.commits.requests] == [3], "all in one request"
+            task.cancel()
+
+    run(work())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dispatcher.core.life.commands import CommitState
 from dispatcher.core.life.commits import Capture, Commits
 
+NOW_MS = 1_000_000
+
 
 def state(cursor: int) -> CommitState:
     return CommitState(cursor, [], origin=1, settled_ms=0)
@@ -17,7 +19,7 @@ def test_a_state_is_due_until_kafka_has_it() -> None:
     taken = commits.take()
     assert taken == state(5)
     assert commits.due(1), "it is on its way"
-    commits.taken(taken, alone=True)
+    commits.taken(taken, NOW_MS, alone=True)
     assert not commits.due(1)
     assert commits.due(2)
     assert commits.lacks(state(6))
@@ -30,7 +32,7 @@ def test_what_happens_while_a_state_is_on_its_way_is_due() -> None:
     first = commits.take()
     assert first is not None
     commits.offer(Capture(state(7), 3))
-    commits.taken(first, alone=True)
+    commits.taken(first, NOW_MS, alone=True)
     assert commits.due(3)
     assert commits.take() == state(7)
 
@@ -38,11 +40,30 @@ def test_what_happens_while_a_state_is_on_its_way_is_due() -> None:
 def test_the_same_state_again_is_no_commit() -> None:
     commits = Commits()
     commits.offer(Capture(state(5), 1))
-    commits.taken(commits.take() or state(0), alone=True)
+    commits.taken(commits.take() or state(0), NOW_MS, alone=True)
     commits.offer(Capture(state(5), 9))
     assert commits.take() is None
     assert not commits.due(9)
     assert commits.take() is None, "nothing was offered"
+
+
+def test_the_same_state_is_committed_again_once_kafka_took_it_long_ago() -> None:
+    commits = Commits()
+    commits.offer(Capture(state(5), 1))
+    commits.taken(commits.take() or state(0), NOW_MS, alone=True)
+    commits.offer(Capture(state(5), 1))
+    assert commits.take(NOW_MS) is None, "not before then"
+    commits.offer(Capture(state(5), 1))
+    again = commits.take(NOW_MS + 1)
+    assert again == state(5)
+    commits.failed()
+    assert commits.due(1), "Kafka may forget it"
+    commits.offer(Capture(state(5), 1))
+    assert commits.take(NOW_MS + 1) == again
+    commits.taken(again, NOW_MS + 9, alone=True)
+    commits.offer(Capture(state(5), 1))
+    assert commits.take(NOW_MS + 9) is None
+    assert not commits.due(1)
 
 
 def test_a_failed_commit_stays_due_and_is_not_alone() -> None:
@@ -54,7 +75,7 @@ def test_a_failed_commit_stays_due_and_is_not_alone() -> None:
     commits.failed()
     assert commits.due(1)
     assert not commits.alone
-    commits.taken(taken, alone=True)  # the answer to another one, from before
+    commits.taken(taken, NOW_MS, alone=True)  # the answer to another one, from before
     assert commits.due(1)
 
 

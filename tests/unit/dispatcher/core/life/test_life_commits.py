@@ -137,14 +137,14 @@ def test_a_state_may_be_committed_when_it_is_in_the_store() -> None:
     play.does(play.life.persisted(batch))
     assert play.life.take_committable() == state, "without the later ones"
     assert play.life.take_committable() is None
-    play.life.commit_taken(state)
+    play.life.commit_taken(state, NOW_MS)
     assert play.life.is_uncommitted(), "there is more by now"
     play.write()
     play.life.want_commit()
     play.write()
     later = play.life.take_committable()
     assert later == CommitState(3, [], 3)
-    play.life.commit_taken(later)
+    play.life.commit_taken(later, NOW_MS)
     assert not play.life.is_uncommitted()
     assert play.life.want_commit() == [Persist()]
     play.write()
@@ -211,15 +211,15 @@ def test_a_window_looks_first_until_kafka_has_taken_a_commit_of_its_members() ->
     assert play.life.looks_first(), "just loaded"
     play.ask(acquire(3), T1)
     play.ask(acknowledge(0), T2)
-    play.life.commit_taken(committable(play))
+    play.life.commit_taken(committable(play), NOW_MS)
     assert not play.life.looks_first()
     play.life.commit_failed()
     assert play.life.looks_first(), "Kafka's commit is unknown"
     play.ask(acknowledge(1), T3)
-    play.life.commit_taken(committable(play))
+    play.life.commit_taken(committable(play), NOW_MS)
     play.does(play.life.handle(MembersChanged((), NOW_MS), NO_TICKET).commands)
     assert play.life.looks_first(), "others may move a group without members"
-    play.life.commit_taken(CommitState(2, [], 3))
+    play.life.commit_taken(CommitState(2, [], 3), NOW_MS)
     assert play.life.looks_first(), "as long as there are none"
 
 
@@ -300,5 +300,5 @@ def test_an_idle_window_may_leave_once_store_and_kafka_have_all_of_it() -> None:
     state = play.life.take_committable()
     assert state is not None
     assert not play.life.may_leave(), "the commit is on its way"
-    play.life.commit_taken(state)
+    play.life.commit_taken(state, NOW_MS)
     assert play.life.may_leave()
