@@ -59,6 +59,7 @@ async def _delete(offsets: GroupOffsets, connection: Client, body: Message) -> M
         if topics:
             errors |= await _delete_committed(connection, group, list(topics.values()))
         done = {topic_id for topic_id, name in ids.items() if errors[name] is ErrorCode.NONE}
+        await offsets.begin_anew(group, [topics[ids[topic_id]] for topic_id in sorted(done)])
         await offsets.forget_windows(group, lambda key: key.topic_id in done)
     return {
         "ErrorCode": 0,

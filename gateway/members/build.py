@@ -14,6 +14,7 @@ from gateway.core.share.dead_letter_queue import SHARE_VERSION_MIN
 from gateway.core.share.membership import ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.listen.build import ListenRoom
+from gateway.members.begun_topics import BegunTopics
 from gateway.members.carried_elsewhere import CarriedElsewhere
 from gateway.members.change_log import ChangeLog
 from gateway.members.coordination import Coordination, EveryGroup, SharedCoordination
@@ -44,6 +45,7 @@ class MembersRoom:
     saved_members: SavedMembers
     other_types: OtherGroupTypes
     coordination: Coordination
+    begun_topics: BegunTopics
 
 
 def build(
@@ -60,6 +62,7 @@ def build(
     settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
     key_filters = KeyFilters(config, redis)
     saved_members = SavedMembers(redis)
+    begun_topics = BegunTopics(redis)
     sessions = ShareSessions(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )
@@ -90,6 +93,7 @@ def build(
     groups.on_change(save)
     groups.on_forgotten(forgotten)
     groups.on_forgotten(settings.forget)
+    groups.on_forgotten(begun_topics.forget)
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
     listen.server.on_drain(groups.keep_members)
 
@@ -103,6 +107,7 @@ def build(
             saved_members,
             OtherGroupTypes(upstream.cluster),
             EveryGroup() if shared is None else shared,
+            begun_topics,
         ),
         start=restore if shared is None else shared.start,
         background=(

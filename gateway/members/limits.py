@@ -40,6 +40,9 @@ COORDINATORS_ASKED_AT_ONCE = 200  # with each look, in one request
 FAREWELL_S_MAX = 1.0
 FAREWELL_LOOK_S = 0.02
 
+# Topics of groups whose number of partitions at the group's start a node remembers: 200 bytes each.
+BEGUN_TOPICS_MAX = 50_000
+
 MEMBERSHIP_RETRY_MS = 500  # between attempts to write memberships behind
 RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat intervals to show itself
 # Rows of a table are written in portions, below a millisecond or two each.

@@ -14,6 +14,7 @@ import structlog
 
 from dispatcher.store.base import StoreError
 from gateway.core.wire.errors import EncodeError
+from gateway.members.redis_table import TableUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.requests import names_by_id
@@ -33,18 +34,19 @@ class DeletedTopics:
             await asyncio.sleep(self.interval_ms / 1000)
             try:
                 await self.sweep()
-            except (StoreError, UpstreamError) as error:
+            except (StoreError, TableUnavailable, UpstreamError) as error:
                 log.info("deleted_topics_not_checked", reason=str(error))
             except EncodeError:
                 return  # an upstream that knows no topic ids
 
     async def sweep(self) -> int:
         """Deletes the windows of topics that were unknown before and still are; returns their
-        number. Raises StoreError, UpstreamError, EncodeError.
+        number. Raises StoreError, TableUnavailable, UpstreamError, EncodeError.
         """
-        store, windows = self.offsets.store, self.offsets.windows
+        store, windows, begun = self.offsets.store, self.offsets.windows, self.offsets.begun_topics
         stored = sorted(await store.positions(None))
-        unknown = await self._unknown_of({key.topic_id for key in stored})
+        ids = {key.topic_id for key in stored} | await begun.topics()
+        unknown = await self._unknown_of(ids)
         deleted, self._unknown = unknown & self._unknown, unknown
         keys = [
             key
@@ -54,6 +56,8 @@ class DeletedTopics:
         ]
         for key in keys:
             await store.delete(key)
+        if deleted:
+            await begun.delete_topics(deleted)
         if keys:
             log.info("windows_of_deleted_topics", topics=len(deleted), windows=len(keys))
         return len(keys)

@@ -48,6 +48,7 @@ from gateway.core.share.errors import GroupError
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.members.begun_topics import BegunTopics
 from gateway.members.coordination import Coordination, EveryGroup, NotCoordinator
 from gateway.members.groups import Groups
 from gateway.members.redis_table import TableUnavailable
@@ -141,6 +142,10 @@ class GroupOffsets:
     owner: str
     coordination: Coordination = field(default_factory=EveryGroup)
     _not_key_shared: set[str] = field(default_factory=set)  # groups that commit, and are not ours
+
+    @property
+    def begun_topics(self) -> BegunTopics:
+        return self.windows.dependencies.begun_topics
 
     # --------------------------------------------------------------------------------- known groups
 
@@ -365,8 +370,10 @@ class GroupOffsets:
         """Deletes all the gateway knows of the group. To be called at rest. Raises
         StateUnavailable.
         """
-        await self.forget_windows(name, lambda _: True)
         try:
+            # First: without the windows, a number that stays would have partitions read whole.
+            await self.begun_topics.delete(name)
+            await self.forget_windows(name, lambda _: True)
             await self.filters.remove(name)
             group = self.groups.get(name)
             # A group that somebody has joined meanwhile is a new group of that name.
@@ -376,6 +383,15 @@ class GroupOffsets:
         except TableUnavailable as error:
             raise StateUnavailable(f"Redis: {error}") from error
         log.info("group_deleted", group=name)
+
+    async def begin_anew(self, name: str, topics: Iterable[Topic]) -> None:
+        """The group has no positions in them any more. Raises StateUnavailable."""
+        try:
+            for topic in topics:
+                topic_id = topic_id_text(topic.topic_id)
+                await self.begun_topics.begin_anew(name, topic_id, max(topic.partitions) + 1)
+        except TableUnavailable as error:
+            raise StateUnavailable(f"Redis: {error}") from error
 
     def check_empty(self, name: str) -> None:
         """Raises GroupInUse."""

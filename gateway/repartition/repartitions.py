@@ -208,6 +208,9 @@ class Repartitions:
         if not self._company.leads():
             run.reasons = (f"node {self._company.leader} takes the steps",)
             return
+        if record.holds and record.into and monotonic_ms() >= run.starts_due_ms:
+            await self._steps.keep_starts(record)
+            run.starts_due_ms = monotonic_ms() + self._steps.commits.repeat_ms
         said = self._company.said(record.topic, run.said)
         left = await self.left(run, LEFT_MS) if record.phase is Phase.DRAINING else []
         now_ms = run.clock.earliest_ms()

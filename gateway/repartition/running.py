@@ -101,6 +101,7 @@ class RunningTopic:
         self.ends: dict[int, int] = {}  # as last seen
         self.reasons: tuple[str, ...] = ()  # what it waits for
         self.error = ""  # why the last step could not be made
+        self.starts_due_ms = 0  # when groups that have not begun are committed at 0 again; at once
         self.closed = 0  # connections that had not adopted in time
         self._upstream = upstream
         self._server = server

@@ -16,6 +16,7 @@ from gateway.core.repartition.progress import Left
 from gateway.core.repartition.record import Move, Repartition
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.members.redis_table import TableUnavailable
 from gateway.operations.errors import InvalidOperation, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.repartition.limits import CREATE_MS_MAX
@@ -25,6 +26,7 @@ from gateway.repartition.running import RunningTopic
 from gateway.repartition.survey import GroupsOf, Leaders, Survey, leaders_of
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commit, Commits
+from gateway.windows.window_keys import topic_id_text
 
 log = structlog.get_logger("keyway.repartition")
 
@@ -115,30 +117,61 @@ class Steps:
         if missing:
             raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
         groups = await self.survey.groups(record.topic)
+        for group in groups.ordered:
+            await self._note_before(group, record)
         for group in (*groups.ordered, *groups.unreliable, *groups.others):
             await self._start_at_first(group, record)
         return groups
 
+    async def _note_before(self, group: str, record: Repartition) -> None:
+        """The group's offset 0 may be forgotten before it has members again: its windows know from
+        here that the partitions are new to it.
+        """
+        topic_id = topic_id_text(bytes.fromhex(record.new_topic_id))
+        before = 0 if record.into else record.before
+        try:
+            await self.offsets.begun_topics.partitions_of(group, topic_id, before)
+        except TableUnavailable as error:
+            raise StateUnavailable(f"Redis: {error}") from error
+
+    async def keep_starts(self, record: Repartition) -> None:
+        """Commits offset 0 again for groups that have not begun with the new topic. Kafka forgets
+        the offset of a topic that a group's members do not subscribe to: offsets.retention.minutes
+        after the last commit. Raises UpstreamError, StateUnavailable.
+        """
+        groups = await self.survey.groups(record.topic)
+        for group in (*groups.ordered, *groups.unreliable, *groups.others):
+            committed = await self.commits.fetch_all(group)
+            new = {place: at for place, at in committed.items() if place[0] == record.new_topic}
+            if new and not any(at.offset or at.metadata for at in new.values()):
+                await self._commit_first(group, record, list(new))
+
     async def _start_at_first(self, group: str, record: Repartition) -> None:
         committed = await self.commits.fetch_all(group)
-        topic_id = bytes.fromhex(record.new_topic_id)
         places = [record.place_of(number) for number in range(record.before, record.after)]
+        missing = [place for place in places if place not in committed]
+        if missing:
+            await self._commit_first(group, record, missing)
+            log.info(
+                "starts_at_first_record",
+                group=group,
+                topic=record.new_topic,
+                partitions=len(missing),
+            )
+
+    async def _commit_first(
+        self, group: str, record: Repartition, places: Iterable[tuple[str, int]]
+    ) -> None:
+        topic_id = bytes.fromhex(record.new_topic_id)
         commits = [
-            Commit(TopicPartition(topic, topic_id, partition), 0, "")
-            for topic, partition in places
-            if (topic, partition) not in committed
+            Commit(TopicPartition(topic, topic_id, partition), 0, "") for topic, partition in places
         ]
-        if not commits:
-            return
         codes = set(await self.commits.commit(group, commits))
         if codes == {int(ErrorCode.UNKNOWN_MEMBER_ID)}:
             await self.commit_for_members(group, commits)
         elif codes != {0}:
             names = ", ".join(sorted(ErrorCode(code).name for code in codes))
             raise StateUnavailable(f"commit of offset 0 for group {group!r}: {names}")
-        log.info(
-            "starts_at_first_record", group=group, topic=record.new_topic, partitions=len(commits)
-        )
 
     async def _old_ends(self, run: RunningTopic) -> tuple[int, ...]:
         await run.look()

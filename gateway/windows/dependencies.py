@@ -16,6 +16,7 @@ from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.group_log import GroupLog
+from gateway.members.begun_topics import BegunTopics
 from gateway.members.group_settings import GroupSettings
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.commits import Commit, Committed
@@ -66,10 +67,10 @@ class CommittedOffsets(Protocol):
     @property
     def metadata_chars_max(self) -> int: ...
 
-    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
     @property
     def repeat_ms(self) -> int: ...
 
+    async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
         """Raises UpstreamError."""
         ...
 
@@ -133,6 +134,7 @@ class Dependencies:
     upstream: UpstreamView
     dead_letters: DeadLetterWriter
     settings: GroupSettings
+    begun_topics: BegunTopics
     owner: str
     now_ms: Callable[[], int]
     ready: ReadySignals

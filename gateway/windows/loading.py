@@ -10,8 +10,9 @@ import structlog
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import cut
 from dispatcher.core.stored.reconcile import reconciled
-from dispatcher.store.base import Fence, WindowKey
+from dispatcher.store.base import Fence, StoreError, WindowKey
 from gateway.core.cluster.topology import TopicPartition
+from gateway.members.redis_table import TableUnavailable
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
@@ -48,17 +49,15 @@ async def load(
     partition: TopicPartition,
     *,
     reliable: bool,
-    added_while_reading: bool,
+    partitions: int,
     cut_at: int | None,
 ) -> Loaded:
-    """`cut_at`: the log has lost its records from this offset on. Raises StoreError,
-    UpstreamError.
+    """`partitions`: of the topic, when the window was opened. `cut_at`: the log has lost its
+    records from this offset on. Raises StoreError, UpstreamError.
     """
 
     async def fresh() -> _Found:
-        return await _fresh(
-            dependencies, key.group, partition, added_while_reading=added_while_reading
-        )
+        return await _fresh(dependencies, key, partition, partitions=partitions, reliable=reliable)
 
     if not reliable:
         found = _cut(await fresh(), cut_at)
@@ -72,6 +71,8 @@ async def load(
     if stored is None:
         found = _cut(await fresh(), cut_at)
     else:
+        if not dependencies.begun_topics.seen(key.group, key.topic_id):
+            await _begun_with(dependencies, key, partitions, reliable=True)
         found = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
         found = _cut(found, cut_at)
         if found.snapshot is stored:
@@ -135,15 +136,18 @@ async def _with_commit(
 
 async def _fresh(
     dependencies: Dependencies,
-    group: str,
+    key: WindowKey,
     partition: TopicPartition,
     *,
-    added_while_reading: bool,
+    partitions: int,
+    reliable: bool,
 ) -> _Found:
     """The state of a window without the store: at first use, and when the store has lost the window
     or never keeps it. Kafka's commit says where it goes on, or else the group's start. Raises
-    UpstreamError.
+    StoreError, UpstreamError.
     """
+    group = key.group
+    begun_with = await _begun_with(dependencies, key, partitions, reliable=reliable)
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
         origin, settled_ms = read_times(committed.offset, committed.metadata)
@@ -158,9 +162,22 @@ async def _fresh(
         group,
         partition,
         now_ms,
-        added_while_reading=added_while_reading,
+        added_later=key.partition >= begun_with,
     )
     return _Found(Snapshot(cursor))
+
+
+async def _begun_with(
+    dependencies: Dependencies, key: WindowKey, partitions: int, *, reliable: bool
+) -> int:
+    """How many partitions the topic had when the group began with it. Raises StoreError."""
+    begun = dependencies.begun_topics
+    if not reliable:
+        return begun.remembered(key.group, key.topic_id, partitions)
+    try:
+        return await begun.partitions_of(key.group, key.topic_id, partitions)
+    except TableUnavailable as error:
+        raise StoreError(str(error)) from error
 
 
 def _settled_behind(

@@ -23,7 +23,6 @@ class WindowNews:
         self._groups = groups
         self._now_ms = table.dependencies.now_ms
         self._member_changes = MemberChanges(table.dependencies.spawn, self._now_ms)
-        self._partitions_before: dict[bytes, frozenset[int]] = {}  # by topic id
         table.on_loaded(self.catch_up)
         table.on_dropped(self._member_changes.knows)
 
@@ -48,18 +47,12 @@ class WindowNews:
             else:
                 self._tell_leader(window, topic)
         for group in self._groups.all():
-            fetches = bool(self._groups.sessions.of_group(group.name))
+            if not self._groups.sessions.of_group(group.name):
+                continue
             for name in group.topics():
                 topic = topology.topics.get(name)
-                if topic is not None and topic.partitions:
-                    self._note_added(group.name, topic)
-                    if fetches:
-                        self._table.open_all(group.name, topic)
-        self._partitions_before = {
-            topic.topic_id: frozenset(topic.partitions)
-            for topic in topology.topics.values()
-            if topic.partitions
-        }
+                if topic is not None:
+                    self._table.open_all(group.name, topic)
 
     def waits_for_topics(self) -> bool:
         """Some member subscribes to a topic that upstream did not have when it was last asked."""
@@ -85,12 +78,6 @@ class WindowNews:
         window.leader = leader
         self._tell_sessions(window)
 
-    def _note_added(self, group: str, topic: Topic) -> None:
-        before = self._partitions_before.get(topic.topic_id)
-        if before is not None and len(before) < len(topic.partitions):
-            added = min(topic.partitions.keys() - before)
-            self._table.added_from.setdefault((group, topic.topic_id), added)
-
     # ------------------------------------------------------------------------- members and settings
 
     def membership_moved(self, moved: TopicMembersChanged) -> None:
@@ -104,8 +91,6 @@ class WindowNews:
                     window.look_again()
         else:
             table.idle.look_at(known)
-            for place in [place for place in table.added_from if place[0] == moved.group]:
-                del table.added_from[place]
         self._member_changes.tell(moved, known)
 
     def group_forgotten(self, group: str) -> None:

@@ -55,13 +55,13 @@ async def start_position(
     partition: TopicPartition,
     now_ms: int,
     *,
-    added_while_reading: bool = False,
+    added_later: bool = False,
 ) -> int:
-    """The first offset to read. `added_while_reading`: the partition was added while the group was
-    reading the topic; all its records are newer than the group's start, so the group reads them
+    """The first offset to read. `added_later`: the partition was added after the group had
+    begun with the topic; all its records are newer than the group's start, so the group reads them
     all. Raises UpstreamError.
     """
-    reset = "earliest" if added_while_reading else section.auto_offset_reset
+    reset = "earliest" if added_later else section.auto_offset_reset
     isolation = isolation_of(section)
     timestamp = _timestamp(reset, now_ms)
     # Before the look by time: a record that is produced between the two is young enough.

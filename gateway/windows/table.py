@@ -56,8 +56,6 @@ class WindowTable:
         self.topics = WatchedTopics(dependencies.upstream)
         self.stopping = False  # no window opens any more
         self.version = 0  # grows with each window that opens or is dropped
-        # Partitions from this number on are younger than the members of (group, topic id).
-        self.added_from: dict[tuple[str, bytes], int] = {}
         self._groups = groups
         self._tasks = tasks
         self._key_filters_loaded = key_filters_loaded
@@ -161,7 +159,6 @@ class WindowTable:
         if group in self._frozen:
             self._held_up.setdefault(group, {})[topic.name, partition] = connection
         elif self.may_open(topic.partitions[partition].virtual_leader):
-            added_from = self.added_from.get((group, topic.topic_id), partition + 1)
             window = Window(
                 key,
                 TopicPartition(topic.name, topic.topic_id, partition),
@@ -170,7 +167,7 @@ class WindowTable:
                 persist_soon=self._persist_soon,
                 stirred=self.ticks.stir,
                 when_loaded=self._loaded,
-                added_while_reading=partition >= added_from,
+                partitions=max(topic.partitions) + 1,
                 asked_by=connection,
             )
             window.leader = topic.partitions[partition].virtual_leader

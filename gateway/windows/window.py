@@ -91,13 +91,13 @@ class Window:
         persist_soon: Callable[[Window], None],  # there are steps to persist
         stirred: Callable[[Window], None],  # something has happened since its last tick
         when_loaded: Callable[[Window, Snapshot], None],
-        added_while_reading: bool = False,  # the partition is younger than the group
+        partitions: int,  # of the topic, now
         asked_by: int = NOBODY,  # the connection that it was opened for
     ) -> None:
         self.key = key
         self.partition = partition
         self.section = dependencies.settings.of(key.group)
-        self.added_while_reading = added_while_reading
+        self.partitions = partitions
         self.asked_by = asked_by
         self.leader = -1  # the virtual broker that was last known to lead the partition
         self._members = members

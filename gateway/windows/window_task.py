@@ -52,7 +52,7 @@ async def _load(window: Window, dependencies: Dependencies, cut_at: int | None) 
                 window.key,
                 window.partition,
                 reliable=window.section.reliable,
-                added_while_reading=window.added_while_reading,
+                partitions=window.partitions,
                 cut_at=cut_at,
             )
         window.go_up(loaded)

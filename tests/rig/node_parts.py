@@ -5,10 +5,12 @@ the virtual loop's clock. No part decides anything by itself: the test says it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
+
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dispatcher.core.steps import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
@@ -23,6 +25,7 @@ from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
 from gateway.group_log import GroupLog
+from gateway.members.begun_topics import BegunTopics
 from gateway.members.evictions import Evictions
 from gateway.members.group_settings import GroupSettings
 from gateway.members.groups import Groups
@@ -151,9 +154,49 @@ class ScriptedLog:
         return b",".join(parts)
 
 
+class ScriptedHashes:
+    """Of Redis, what BegunTopics uses."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, bytes]] = {}
+        self.down = False
+
+    def _of(self, key: str) -> dict[str, bytes]:
+        if self.down:
+            raise RedisConnectionError("Connection refused")
+        return self.rows.setdefault(key, {})
+
+    async def hget(self, key: str, name: str) -> bytes | None:
+        return self._of(key).get(name)
+
+    async def hsetnx(self, key: str, name: str, text: str) -> int:
+        there = name in self._of(key)
+        self._of(key).setdefault(name, text.encode())
+        return int(not there)
+
+    async def hset(self, key: str, name: str, text: str) -> None:
+        self._of(key)[name] = text.encode()
+
+    async def hdel(self, key: str, *names: str) -> None:
+        for name in names:
+            self._of(key).pop(name, None)
+
+    async def hkeys(self, key: str) -> list[bytes]:
+        return [name.encode() for name in self._of(key)]
+
+    async def delete(self, key: str) -> None:
+        self._of(key).clear()
+
+    async def scan_iter(self, match: str, count: int) -> AsyncIterator[str]:  # noqa: ARG002
+        for key in list(self.rows):
+            assert self._of(key) is not None
+            yield key
+
+
 @dataclass(slots=True)
 class ScriptedCommits:
     metadata_chars_max: int = 4_096
+    repeat_ms: int = 3_600_000
     committed: dict[tuple[str, int], Committed] = field(default_factory=dict)  # group, partition
     errors: list[int] = field(default_factory=list)  # of the next commits
     requests: list[list[Commit]] = field(default_factory=list)
@@ -196,7 +239,6 @@ class ScriptedDeadLetters:
         queue: DeadLetterQueue | None = None,
     ) -> list[bool]:
         self.queues.append(queue)
-    repeat_ms: int = 3_600_000
         self.written.append(effect.offsets)
         self.isolations.append(source.isolation)
         if self.gate is not None:
@@ -238,6 +280,7 @@ class Node:
         topology: Topology | None = None,
         store: ScriptedStore | None = None,
         commits: ScriptedCommits | None = None,
+        hashes: ScriptedHashes | None = None,
         boot: str = "boot",
         owners: Owners | None = None,
     ) -> None:
@@ -248,6 +291,7 @@ class Node:
         self.topology = topology or make_topology()
         self.store = store or ScriptedStore()
         self.commits = commits or ScriptedCommits()
+        self.hashes = hashes or ScriptedHashes()
         self.log = ScriptedLog()
         self.dead_letters = ScriptedDeadLetters()
         self.delivered = BusiestTopics(1, 1)
@@ -284,6 +328,7 @@ class Node:
                 upstream=self,
                 dead_letters=self.dead_letters,
                 settings=self.settings,
+                begun_topics=BegunTopics(cast(Any, self.hashes)),
                 owner="node",
                 now_ms=now_ms,
                 ready=self.ready,
@@ -299,6 +344,7 @@ class Node:
         self.groups.on_session_lost(self.windows.news.session_lost)
         self.groups.on_change(self.changed.append)
         self.groups.on_forgotten(self.settings.forget)
+        self.groups.on_forgotten(self.windows.table.dependencies.begun_topics.forget)
         self.groups.on_forgotten(self.windows.news.group_forgotten)
         self._background: list[asyncio.Task[None]] = []
 

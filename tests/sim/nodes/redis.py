@@ -289,6 +289,18 @@ class Link:
     async def hgetall(self, key: str) -> dict[bytes, bytes]:
         return await self.ask(lambda: dict(self.redis.hashes.get(key, {})))
 
+    async def hget(self, key: str, name: str) -> bytes | None:
+        return await self.ask(lambda: self.redis.hashes.get(key, {}).get(name.encode()))
+
+    async def hsetnx(self, key: str, name: str, text: str) -> int:
+        def work() -> int:
+            rows = self.redis.hashes.setdefault(key, {})
+            there = name.encode() in rows
+            rows.setdefault(name.encode(), text.encode())
+            return int(not there)
+
+        return await self.ask(work)
+
     async def hset(self, key: str, mapping: Mapping[str, str]) -> None:
         def work() -> None:
             rows = self.redis.hashes.setdefault(key, {})

@@ -67,6 +67,21 @@ def test_what_two_looks_found_unknown_is_deleted() -> None:
     run(work())
 
 
+def test_so_is_the_number_of_partitions_that_a_group_began_with() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            topics, _ = await with_windows(admin)
+            for topic_id in (OLD, topic_id_text(TOPIC_ID)):
+                await admin.offsets.begun_topics.partitions_of("unreliable once", topic_id, 2)
+            await topics.sweep()
+            assert OLD in await admin.offsets.begun_topics.topics()
+            await topics.sweep()
+            assert await admin.offsets.begun_topics.topics() == {topic_id_text(TOPIC_ID)}
+
+    run(work())
+
+
 def test_a_store_that_is_away_is_asked_again() -> None:
     async def work() -> None:
         admin = Admin()

@@ -30,10 +30,8 @@ class Offsets:
         return END if timestamp == -1 else -1 if self.none_so_late else 90
 
 
-def start(offsets: Offsets, section: GroupSection, *, added_while_reading: bool = False) -> int:
-    return asyncio.run(
-        start_position(offsets, section, "g", TP, NOW_MS, added_while_reading=added_while_reading)
-    )
+def start(offsets: Offsets, section: GroupSection, *, added_later: bool = False) -> int:
+    return asyncio.run(start_position(offsets, section, "g", TP, NOW_MS, added_later=added_later))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def test_position(reset: str, position: int, timestamp: int) -> None:
 
 
 def test_a_partition_that_was_added_starts_at_its_start() -> None:
-    assert start(Offsets(), GroupSection(auto_offset_reset="latest"), added_while_reading=True) == 7
+    assert start(Offsets(), GroupSection(auto_offset_reset="latest"), added_later=True) == 7
 
 
 def test_nothing_so_late_means_the_end() -> None:
