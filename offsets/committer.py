@@ -382,13 +382,14 @@ class Committer:
         """Plans, and commits the offsets that are not refused. Raises ClusterAway."""
         flags = {entry.place: entry.flags for entry in entries}
         rows = self.plan(entries, ask=False)
-        old = self.standing.old([place_of(row) for row in rows if self._stands(row)])
+        standing = [row for row in rows if row.changes and self._is_there(row)]
+        old = self.standing.old(map(place_of, standing))
         rows = self._looked_at(entries, rows, old)
         chosen = [row for row in rows if self._is_due(row)]
         again = [
             replace(row, metadata=row.stood.metadata)
             for row in rows
-            if place_of(row) in old and row.stood is not None and self._stands(row)
+            if place_of(row) in old and row.changes and row.stood and self._is_there(row)
         ]
         if chosen:
             self.state_topic.write_applied(
@@ -427,9 +428,6 @@ class Committer:
 
     def _is_due(self, row: Row) -> bool:
         return row.changes and not self._is_there(row)
-
-    def _stands(self, row: Row) -> bool:
-        return row.changes and self._is_there(row)
 
     def _is_there(self, row: Row) -> bool:
         applied = self.state_topic.state.applied.get(place_of(row))

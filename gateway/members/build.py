@@ -61,8 +61,7 @@ def build(
 
     settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
     key_filters = KeyFilters(config, redis)
-    saved_members = SavedMembers(redis)
-    begun_topics = BegunTopics(redis)
+    saved_members, begun_topics = SavedMembers(redis), BegunTopics(redis)
     sessions = ShareSessions(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )
@@ -91,9 +90,8 @@ def build(
 
     settings.on_change(groups.settings_changed)
     groups.on_change(save)
-    groups.on_forgotten(forgotten)
-    groups.on_forgotten(settings.forget)
-    groups.on_forgotten(begun_topics.forget)
+    for forget in (forgotten, settings.forget, begun_topics.forget):
+        groups.on_forgotten(forget)
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
     listen.server.on_drain(groups.keep_members)
 

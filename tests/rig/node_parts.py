@@ -338,6 +338,10 @@ class Node:
                 owners=self.owners,
             ),
         )
+        self._hear()
+        self._background: list[asyncio.Task[None]] = []
+
+    def _hear(self) -> None:
         self.settings.on_change(self.groups.settings_changed)
         self.settings.on_change(self.windows.news.settings_changed)
         self.groups.on_topic_members(self.windows.news.membership_moved)
@@ -346,7 +350,6 @@ class Node:
         self.groups.on_forgotten(self.settings.forget)
         self.groups.on_forgotten(self.windows.table.dependencies.begun_topics.forget)
         self.groups.on_forgotten(self.windows.news.group_forgotten)
-        self._background: list[asyncio.Task[None]] = []
 
     @property
     def evictions(self) -> Evictions:

@@ -441,9 +441,7 @@ class WindowLife:
         return commands
 
     def take_committable(self, again_before_ms: int = 0) -> CommitState | None:
-        """None: nothing to commit; Kafka took the same at `again_before_ms` or later. Otherwise
-        `commit_taken` or `commit_failed` must follow.
-        """
+        """As `Commits.take`; then `commit_taken` or `commit_failed` must follow."""
         return self._commits.take(again_before_ms)
 
     def looks_first(self) -> bool:
