@@ -15,7 +15,7 @@ import redis
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
-from tests.rig.clients.wire_client import ShareSession, WireClient
+from tests.rig.clients.wire_client import ShareSession, WireClient, fetched_partitions
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic, produce
@@ -68,7 +68,8 @@ def test_a_quiet_partition_keeps_its_offset_and_loses_nothing_with_redis(tmp_pat
 
             produce(bootstrap, "pay", [(b"k6", b"v")])
             assert session.fetch_count(1).offsets == [6]
-            redis.Redis.from_url(embedded.url).flushall()
+            with redis.Redis.from_url(embedded.url) as admin:
+                admin.flushall()
             assert again(session, lambda found: {4, 6} <= found) == {4, 6}
             session.disconnect()
 
@@ -96,10 +97,8 @@ def again(session: ShareSession, enough: Callable[[set[int]], bool]) -> set[int]
         if answer["ErrorCode"]:
             session.epoch = 0
             return False
-        for topic in answer["Responses"]:
-            for partition in topic["Partitions"]:
-                for acquired in partition["AcquiredRecords"]:
-                    found.update(range(acquired["FirstOffset"], acquired["LastOffset"] + 1))
+        for partition in fetched_partitions(answer).values():
+            found.update(offset for offset, _ in partition.acquired)
         return enough(found)
 
     wait_until(came, what="the records that were not settled", deadline_s=60.0)
