@@ -321,8 +321,12 @@ class TargetSync:
             SettingEntry("mode", subject, ours=True) for subject in self._target.switched_by(batch)
         ]
         for write in batch:
-            meaning = fingerprint(write.wanted.schema) if isinstance(write, Register) else None
-            before += entries_before(write, meaning)
+            meaning = source = None
+            if isinstance(write, Register):
+                assert self._wanted is not None
+                meaning = fingerprint(write.wanted.schema)
+                source = self._wanted.source_of(write.wanted.subject)
+            before += entries_before(write, meaning, source)
         await self._allowed.still_ours()
         new = ledger.missing(before)
         await self._store.note(new)  # also if there is nothing new: Kafka refuses a former holder

@@ -72,6 +72,15 @@ class Desired:
         self._circular: dict[SubjectVersion, bool | None] = {}
         self._seen: int | None = None  # changes of the source
 
+    def source_of(self, subject: str) -> str | None:
+        """The subject of the source that this one of the target comes from; None: there is none by
+        these names.
+        """
+        if subject not in self._sources:
+            back = self._names.back(subject)
+            return back if isinstance(back, str) else None
+        return self._sources[subject]
+
     # ------------------------------------------------------------------------------------ following
 
     @property

@@ -28,10 +28,15 @@ from schema_dist.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class VersionEntry:
-    """Keyway registers this version under this id; None: it is removed."""
+    """Keyway registers this version under this id; None: it is removed.
+
+    `source`: the subject that it comes from. Once the configuration names subjects otherwise,
+    nothing at the source says what becomes of it.
+    """
 
     place: SubjectVersion
     written: tuple[SchemaId, Fingerprint] | None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Ledger:
     """All entries of one target."""
 
     versions: dict[SubjectVersion, tuple[SchemaId, Fingerprint]] = field(default_factory=dict)
+    sources: dict[SubjectVersion, str] = field(default_factory=dict)
     compatibility: set[str] = field(default_factory=set)
     modes: set[str] = field(default_factory=set)
 
@@ -59,8 +65,11 @@ class Ledger:
             match entry:
                 case VersionEntry(place, None):
                     self.versions.pop(place, None)
-                case VersionEntry(place, tuple() as written):
+                    self.sources.pop(place, None)
+                case VersionEntry(place, tuple() as written, source):
                     self.versions[place] = written
+                    if source is not None:
+                        self.sources[place] = source
                 case SettingEntry(kind, subject, ours):
                     settings = self.modes if kind == "mode" else self.compatibility
                     if ours:
@@ -76,17 +85,22 @@ class Ledger:
 
     def _has(self, entry: Entry) -> bool:
         if isinstance(entry, VersionEntry):
-            return self.versions.get(entry.place) == entry.written
+            named = entry.source in (None, self.sources.get(entry.place))
+            return named and self.versions.get(entry.place) == entry.written
         settings = self.modes if entry.kind == "mode" else self.compatibility
         return (entry.subject in settings) == entry.ours
 
 
-def entries_before(write: Write, fingerprint: Fingerprint | None) -> list[Entry]:
-    """The entries before a write. `fingerprint`: of the version that a Register makes."""
+def entries_before(
+    write: Write, fingerprint: Fingerprint | None, source: str | None
+) -> list[Entry]:
+    """The entries before a write. `fingerprint` and `source`: of the version that a Register makes,
+    and its subject at the source.
+    """
     match write:
         case Register(wanted):
             assert fingerprint is not None
-            return [VersionEntry(wanted.place, (wanted.id, fingerprint))]
+            return [VersionEntry(wanted.place, (wanted.id, fingerprint), source)]
         case SetCompatibility(subject, str()):
             return [SettingEntry("compatibility", subject, ours=True)]
         case SetMode(subject, str()):
@@ -119,7 +133,10 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
         key = {"kind": "version", "subject": subject, "version": version}
         if entry.written is None:
             return _bytes(key), None
-        return _bytes(key), _bytes({"id": entry.written[0], "fingerprint": entry.written[1]})
+        written = {"id": entry.written[0], "fingerprint": entry.written[1]}
+        return _bytes(key), _bytes(
+            written | ({} if entry.source is None else {"source": entry.source})
+        )
     key = {"kind": entry.kind, "subject": entry.subject}
     return _bytes(key), _bytes({}) if entry.ours else None
 
@@ -139,9 +156,9 @@ def decode(key: bytes, value: bytes | None) -> Entry | None:
         if value is None:
             return VersionEntry(place, None)
         body: dict[str, Any] = json.loads(value)
-        return VersionEntry(
-            place, (SchemaId(int(body["id"])), Fingerprint(str(body["fingerprint"])))
-        )
+        written = SchemaId(int(body["id"])), Fingerprint(str(body["fingerprint"]))
+        source = body.get("source")
+        return VersionEntry(place, written, None if source is None else str(source))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a ledger record lacks {error}") from error
 

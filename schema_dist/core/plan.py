@@ -146,14 +146,29 @@ class _Planning:
                 self.refuse(found, Reason.NOT_OURS, "it was changed on the target")
             elif self.removals.hard or not found.deleted:
                 lost.append(found)
-        tombstones = self.wanted.tombstones
-        unproven = [(version, Presence.GONE) for version in lost if version.place not in tombstones]
+        self._withhold_renamed(lost)
+        known = self.wanted.tombstones | self.withheld
+        unproven = [(version, Presence.GONE) for version in lost if version.place not in known]
         if not self.removals.recorded:
             unproven += [(version, Presence.DELETED) for version in self._soft_deleted()]
         self._withhold(unproven)
         for found in lost:
             if found.place not in self.withheld:
                 self.take_away(found)
+
+    def _withhold_renamed(self, lost: Sequence[SchemaVersion]) -> None:
+        """Versions of ours that came from another subject than the one that the source would be
+        asked for now.
+        """
+        for found in lost:
+            source = self.ledger.sources.get(found.place)
+            if source != self.wanted.source_of(found.subject):
+                detail = (
+                    f"it came from {source or 'a subject that was not noted'}, and by the present"
+                    " names it would come from another: delete it yourself if nobody uses it"
+                )
+                self.refuse(found, Reason.UNPROVEN, detail)
+                self.withheld.add(found.place)
 
     def _soft_deleted(self) -> list[SchemaVersion]:
         """The target's live versions that the source shows as deleted."""
@@ -268,7 +283,8 @@ class _Planning:
         return any(reference.place in self.later for reference in version.schema.references)
 
     def _keep(self, version: SchemaVersion, found: SchemaVersion, meaning: Fingerprint) -> None:
-        entry = VersionEntry(version.place, (version.id, meaning))
+        source = self.wanted.source_of(version.subject)
+        entry = VersionEntry(version.place, (version.id, meaning), source)
         self.adopted += self.ledger.missing([entry])
         if version.deleted == found.deleted:
             self.in_sync += 1

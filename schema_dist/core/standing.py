@@ -91,6 +91,8 @@ class Standing:
             return False
         if (wanted.id, wanted.deleted) != (found.id, found.deleted):
             return False
+        if self.ledger.sources.get(place) != self.wanted.source_of(place[0]):
+            return False
         meaning = meaning_of(found)
         written = self.ledger.versions.get(place)
         return meaning == meaning_of(wanted) and written == (wanted.id, meaning)

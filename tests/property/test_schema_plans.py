@@ -134,8 +134,11 @@ class World:
         """The first writes of a plan, as distribution makes them; then the process is killed."""
         self.ledger.apply(plan.adopted[: 2 * count])
         for write in [planned for wave in plan.waves for planned in wave][:count]:
-            meaning = meaning_of(write.wanted) if isinstance(write, Register) else None
-            self.ledger.apply(entries_before(write, meaning))
+            meaning = source = None
+            if isinstance(write, Register):
+                meaning = meaning_of(write.wanted)
+                source = Desired(self.source, NAMES, bool).source_of(write.wanted.subject)
+            self.ledger.apply(entries_before(write, meaning, source))
             self.target.apply(_event(write), self.at)
             self.ledger.apply(entries_after(write))
 

@@ -32,7 +32,7 @@ A = SchemaVersion(
     subject="a", version=Version(1), id=SchemaId(5), schema=Schema("AVRO", '"string"')
 )
 PRINT = Fingerprint("f")
-WRITTEN = VersionEntry(A.place, (A.id, PRINT))
+WRITTEN = VersionEntry(A.place, (A.id, PRINT), "its subject at the source")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ WRITTEN = VersionEntry(A.place, (A.id, PRINT))
 def test_an_intention_is_noted_first_and_a_removal_last(
     write: Write, before: list[Entry], after: list[Entry]
 ) -> None:
-    assert entries_before(write, PRINT) == before
+    assert entries_before(write, PRINT, WRITTEN.source) == before
     assert entries_after(write) == after
 
 

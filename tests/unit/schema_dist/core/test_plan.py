@@ -65,7 +65,10 @@ def holding(*versions: SchemaVersion) -> Contents:
 
 def ours(*versions: SchemaVersion) -> Ledger:
     ledger = Ledger()
-    ledger.apply(VersionEntry(held.place, (held.id, fingerprint(held.schema))) for held in versions)
+    ledger.apply(
+        VersionEntry(held.place, (held.id, fingerprint(held.schema)), held.subject)
+        for held in versions
+    )
     return ledger
 
 
@@ -113,7 +116,7 @@ def test_nothing_to_do() -> None:
 def test_what_is_there_already_is_adopted() -> None:
     a = version("a", 1)
     plan = planned(holding(a), holding(a))
-    assert plan.adopted == (VersionEntry(a.place, (a.id, fingerprint(a.schema))),)
+    assert plan.adopted == (VersionEntry(a.place, (a.id, fingerprint(a.schema)), a.subject),)
     assert (plan.writes, plan.in_sync) == (0, 1)
 
 
@@ -429,3 +432,20 @@ def test_another_registry_with_the_same_subjects_deletes_nothing(count: int) -> 
     for known in here:
         tombstones.remove(known.place)
     assert planned(tombstones, holding(*here), ours(*here)).writes == 2 * count
+
+
+@pytest.mark.parametrize("proof", ["confirmed", "recorded"])
+def test_other_names_in_the_configuration_remove_nothing(proof: str) -> None:
+    """The source's `orders` was `acme-orders` at the target, and is `orders` now: no subject
+    `acme-orders` was ever at the source, so that it is not there proves nothing.
+    """
+    old = version("acme-orders", 1)
+    ledger = Ledger()
+    ledger.apply([VersionEntry(old.place, (old.id, fingerprint(old.schema)), "orders")])
+    source = holding(version("orders", 1), version("z", 9))
+    if proof == "recorded":
+        source.removed.add(old.place)
+    plan = planned(source, holding(old), ledger, confirmed={old.place: Presence.GONE})
+    assert not [write for wave in plan.waves for write in wave if not isinstance(write, Register)]
+    reasons = [refusal.reason for refusal in plan.refusals if refusal.subject == old.subject]
+    assert reasons == [Reason.UNPROVEN]

@@ -112,7 +112,8 @@ class Compared:
 
     def note(self, *versions: SchemaVersion) -> None:
         entries = [
-            VersionEntry(each.place, (each.id, fingerprint(each.schema))) for each in versions
+            VersionEntry(each.place, (each.id, fingerprint(each.schema)), each.subject)
+            for each in versions
         ]
         self.ledger.apply(entries)
 
