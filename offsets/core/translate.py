@@ -189,12 +189,16 @@ def _vectors(
         if low != NONE_LOW:
             coming[stream] = low
         highest[stream] = max(index.highest(stream, len(index)), highest.get(stream, NONE_HIGH))
-    vector = {stream: high + 1 for stream, high in done.items()}
+    vector = {stream: min(high + 1, coming.get(stream, NONE_LOW)) for stream, high in done.items()}
     for stream, low in coming.items():
         if stream in vector:
             vector[stream] = min(vector[stream], low)
-        elif known and not index.whole:
-            vector[stream] = low  # earlier ones have come and gone, in order
+    if known and not index.whole:
+        # Earlier ones have come and gone, in order; or are here in a stream that does not tell its
+        # life.
+        least = coming | vector
+        for stream in coming.keys() - done.keys():
+            vector[stream] = min(to for other, to in least.items() if other.may_be(stream))
     new = {stream: coming.get(stream, high + 1) for stream, high in highest.items()}
     return vector | {index.own: offset}, new | {index.own: offset}
 

@@ -272,6 +272,19 @@ def test_a_header_without_a_life_counts_for_the_least_progress(
     assert untold.locate(Progress(lives, lives)).offset == min(told.values())
 
 
+@pytest.mark.parametrize("start", [0, 10])
+def test_copies_that_do_not_tell_their_life_come_before_those_that_do(start: int) -> None:
+    """An update of the links began to tell it in the middle of the log. The group is before that:
+    that no copy with a life was processed does not mean that all earlier ones were.
+    """
+    own = A._replace(life="first")
+    lines = [(start + at, A if at < 4 else own, at, at) for at in range(8)]
+    source = Log(B._replace(life="other"), lines, start=start, end=start + 8)
+    target = Log(own, [(at, own, at, at) for at in range(8)])
+    for processed in range(9):
+        assert target.locate(source.facts(start + processed).progress).offset == processed
+
+
 def test_memory_is_bounded_and_answers_stay_the_same() -> None:
     lines = [(at, A, at, at) for at in range(500)]
     small = PartitionIndex(B, 0, segment_records=2, segments_max=8)
