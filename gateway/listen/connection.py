@@ -262,7 +262,7 @@ class ClientConnection:
         if not self.sockets.over:
             calls = self._state.calls_open
             if calls:
-                self._log.info("upstream_closed_connection", unanswered=calls)
+                self._say(self._log.info, "upstream_closed_connection", unanswered=calls)
             self._perform(self._state.upstream_ended())
             self._end()
 
@@ -301,7 +301,7 @@ class ClientConnection:
             case Failed(fault=fault, side=side, detail=detail):
                 if fault in _REFUSALS and not self.sockets.over:
                     self.counters.count_refused(_REFUSALS[fault])
-                self._fail_by(fault, side=side.value, detail=detail)
+                self._fail(fault.value, side=side.value, detail=detail)
             case _:
                 assert_never(effect)
 
@@ -330,7 +330,7 @@ class ClientConnection:
             self._fail("no upstream", api_key=api_key, detail=str(error))
             return
         except Exception:  # noqa: BLE001  A bug of one handler must not end other connections.
-            self._log.exception("handler_failed", api_key=api_key)
+            self._say(self._log.exception, "handler_failed", api_key=api_key)
             self._fail("no answer", api_key=api_key)
             return
         self.facts.answering = None
@@ -442,23 +442,19 @@ class ClientConnection:
 
     # --------------------------------------------------------------------------------------- ending
 
-    def _fail_by(self, fault: Fault, **facts: object) -> None:
-        """Any stranger can send TLS or HTTP to a port, as often as it likes."""
-        if fault not in (Fault.TLS, Fault.HTTP):
-            self._fail(fault.value, **facts)
-        elif not self.sockets.over:
-            self.counters.connections_failed += 1
-            left_out = self._node.lines.due((self.listener, fault))
-            if left_out is not None:
-                self._log.warning(fault.value, listener=self.listener, left_out=left_out, **facts)
-            self._end()
-
     def _fail(self, event: str, **facts: object) -> None:
         if self.sockets.over:
             return
         self.counters.connections_failed += 1
-        self._log.warning(event, **facts)
+        self._say(self._log.warning, event, **facts)
         self._end()
+
+    def _say(self, write: Callable[..., object], event: str, **facts: object) -> None:
+        """One line in a while of each kind: any stranger can cause them, as often as it likes."""
+        kind = (self.listener, event, *(facts.get(fact) for fact in ("side", "reason", "api_key")))
+        left_out = self._node.lines.due(kind)
+        if left_out is not None:
+            write(event, listener=self.listener, left_out=left_out, **facts)
 
     def _end_if_silent(self) -> None:
         if self.sockets.upstream is None and not self.sockets.connecting and not self._work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from structlog.testing import capture_logs
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.listen.counters import Refused
-from gateway.listen.limits import HELD_BYTES_MAX
+from gateway.listen.limits import HELD_BYTES_MAX, REPEATED_LINES_MS
+from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
 from tests.rig.fake_broker import ReceivedRequest
@@ -130,6 +132,41 @@ def test_bad_input_is_one_log_line_and_a_clean_close(
             again = await neighbour.ask(request(HEARTBEAT, correlation_id=2))
             assert again == response(HEARTBEAT, correlation_id=2)
             assert len(gateway.upstream.connections) == 1
+
+    run(main())
+
+
+def test_the_same_fault_again_and_again_is_one_line_with_a_count() -> None:
+    """A stranger wrote a line to the log with each connection."""
+    strangers = (
+        b"\x7f\xff\xff\xff",  # frame size
+        b"\0\0\0\x0c\x7f\x77\0\1\0\0\0\1\xff\xff\0\0",  # API key
+        b"\0\0\0\x0c\0\3\0\x63\0\0\0\1\xff\xff\0\0",  # API version
+        struct.pack(">ihhih", 10, SHARE_FETCH, 1, 1, 99),  # a handler cannot decode it
+    )
+
+    async def unused(_request: Request) -> bytes:
+        raise AssertionError
+
+    async def main() -> None:
+        async with rig({SHARE_FETCH: unused}) as gateway:
+            now_ms = 0
+            gateway.server.lines = RepeatedLines(lambda: now_ms)
+
+            async def strange() -> Counter[tuple[str, int]]:
+                with capture_logs() as logs:
+                    for data in strangers * 10:
+                        client = await gateway.client()
+                        client.writer.write(data)
+                        assert await client.ended() == b""
+                lines = [line for line in logs if line["log_level"] == "warning"]
+                return Counter((line["event"], line["left_out"]) for line in lines)
+
+            first = await strange()
+            assert len(first) == len(strangers)
+            assert first.total() == len(strangers)
+            now_ms = REPEATED_LINES_MS
+            assert await strange() == {(event, 9): 1 for event, _ in first}
 
     run(main())
 
