@@ -32,13 +32,17 @@ class Tls(Section):
     ca_file: Path | None = None
     """Trusted certificates, PEM. Without it the system's trust store is used."""
     cert_file: Path | None = None
-    """The gateway's own certificate, PEM, for mutual TLS."""
+    """The gateway's own certificate, PEM, for mutual TLS. Needs `sasl` (docs/tls.md)."""
     key_file: Path | None = None
     """The key of `cert_file`. Without it, `cert_file` holds the key, too."""
     key_password: SecretStr | None = None
     """The password of an encrypted key; never logged."""
     verify_hostname: bool = True
     """False only where the certificate of a broker names another host."""
+    clients_act_as_gateway: bool = False
+    """True: at Kafka every client is the gateway, by its `cert_file`, and may do what the gateway
+    may. Only with a `cert_file` and without `sasl`, where there is no other way.
+    """
 
     @model_validator(mode="after")
     def _key_of_a_certificate(self) -> Tls:
@@ -58,3 +62,18 @@ class UpstreamSection(Section):
     """TLS towards upstream. Without it: plain TCP."""
     request_timeout_ms: Millis = 30_000
     """Limit of one request of the gateway's own. Clients have their own limits."""
+
+    @model_validator(mode="after")
+    def _nobody_acts_as_the_gateway(self) -> UpstreamSection:
+        """Clients' connections carry the certificate, too; beside SASL it names nobody."""
+        if self.tls is None:
+            return self
+        by_certificate = self.tls.cert_file is not None and self.sasl is None
+        if by_certificate and not self.tls.clients_act_as_gateway:
+            raise ValueError(
+                "tls.cert_file needs sasl: else every client acts as the gateway at Kafka, with all"
+                " its rights. tls.clients_act_as_gateway: true allows that"
+            )
+        if self.tls.clients_act_as_gateway and not by_certificate:
+            raise ValueError("tls.clients_act_as_gateway needs tls.cert_file, and no sasl")
+        return self

@@ -29,7 +29,8 @@ def test_an_encrypted_key_opens_with_its_password_alone(tmp_path: Path) -> None:
 
     def opened(**password: str) -> ServerSettings:
         tls = {"cert_file": cert, "key_file": key, **password}
-        chosen = Config.model_validate({"upstream": {"tls": tls}})
+        sasl = {"username": "keyway", "password": "secret"}
+        chosen = Config.model_validate({"upstream": {"sasl": sasl, "tls": tls}})
         return server_settings(chosen, upstream_settings(chosen))
 
     assert opened(key_password="hunter2").upstream_ssl is not None

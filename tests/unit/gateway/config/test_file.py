@@ -72,6 +72,18 @@ groups:
     assert policy.on_evict is EvictPolicy.ACK
 
 
+def test_a_certificate_is_nobodys_identity_but_by_consent(tmp_path: Path) -> None:
+    """Else a client of a plain listener, without any login, has the gateway's rights at Kafka."""
+    refused = fault(tmp_path, "upstream: {tls: {cert_file: c}}")
+    assert "clients_act_as_gateway: true" in refused
+    for named in (
+        "upstream: {tls: {cert_file: c, clients_act_as_gateway: true}}",
+        "upstream: {sasl: {username: u, password: p}, tls: {cert_file: c}}",
+        "upstream: {tls: {ca_file: c}}",
+    ):
+        assert load(write(tmp_path, named)).upstream.tls is not None
+
+
 def test_what_is_parsed_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load(None).upstream.bootstrap_servers = "other"
@@ -92,6 +104,13 @@ FAULTS = [
     (
         "upstream: {tls: {key_file: k}}",
         "upstream.tls: key_file and key_password need a cert_file",
+    ),
+    ("upstream: {tls: {cert_file: c}}", "upstream: tls.cert_file needs sasl: "),
+    ("upstream: {tls: {ca_file: c, clients_act_as_gateway: true}}", "upstream: tls.clients_act_"),
+    (
+        "upstream: {sasl: {username: u, password: p},"
+        " tls: {cert_file: c, clients_act_as_gateway: true}}",
+        "upstream: tls.clients_act_as_gateway needs tls.cert_file, and no sasl",
     ),
     ("upstream: {request_timeout_ms: 0}", "upstream.request_timeout_ms: "),
     ("listen: {bootstrap_port: 65536}", "listen.bootstrap_port: "),

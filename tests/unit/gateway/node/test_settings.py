@@ -53,6 +53,7 @@ def test_tls_files_that_cannot_be_read(tmp_path: Path) -> None:
     no_pem = tmp_path / "no.pem"
     no_pem.write_text("no certificate")
     for tls in ({"ca_file": tmp_path / "none"}, {"ca_file": no_pem}, {"cert_file": no_pem}):
-        chosen = config(upstream={"tls": tls})
+        sasl = {"username": "keyway", "password": "secret"}
+        chosen = config(upstream={"sasl": sasl, "tls": tls})
         with pytest.raises(ConfigError, match=r"upstream\.tls: "):
             server_settings(chosen, upstream_settings(chosen))
