@@ -160,7 +160,7 @@ def play(plan: Round, node: GatewayProcess, kafka: KafkaCluster, host: ShareHost
             status, answer = rest(node, "/v1/repartitions", body)
             assert status == 200, answer
             _strike(plan, node, topic, told)
-            _wait_for(node, topic, ("draining", "finished"))
+            _wait_for(node, topic, ("draining", "finished"), 2 * plan.frozen_s)
             sent = {key: count for each in producers for key, count in each.end().items()}
             told.records = sum(sent.values())
             wait_until(
@@ -231,11 +231,13 @@ def _phase(node: GatewayProcess, topic: str) -> str:
     return str(answer["repartitions"][0]["phase"]) if answer["repartitions"] else "marked"
 
 
-def _wait_for(node: GatewayProcess, topic: str, phases: tuple[str, ...]) -> None:
+def _wait_for(
+    node: GatewayProcess, topic: str, phases: tuple[str, ...], longer_s: float = 0.0
+) -> None:
     wait_until(
         lambda: _phase(node, topic) in phases,
         what=f"one of {phases}",
-        deadline_s=ARRIVED_S_MAX,
+        deadline_s=ARRIVED_S_MAX + longer_s,
         every_s=0.02,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.chaos.repartition import Kill, Moving, Round, gateway_for, play, play_move
+from tests.chaos.repartition import PACE, Kill, Moving, Round, gateway_for, play, play_move
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT
 
@@ -34,4 +34,15 @@ def test_one_round_of_a_move(
     with gateway_for(kafka, tmp_path) as node:
         told = play_move(plan, node, kafka, librdkafka_host)
     assert told.killed == ["moved: open"]
+    assert told.moved > 0
+
+
+def test_a_producer_that_stands_still_for_100_s(
+    kafka: KafkaCluster, tmp_path: Path, librdkafka_host: ShareHost
+) -> None:
+    """Acceptance 19: then it sends again what it had on its way, to the old partitions."""
+    plan = Round(seed=0, before=4, after=8, protocol="consumer", frozen_s=100.0, kills=())
+    pace = PACE | {"delivery_timeout_ms": 110_000, "settle_ms": 3_000}
+    with gateway_for(kafka, tmp_path, pace) as node:
+        told = play(plan, node, kafka, librdkafka_host)
     assert told.moved > 0
