@@ -19,7 +19,7 @@ from gateway.repartition.table import KEY
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.kafka import end_transaction, log_end, produce
+from tests.rig.kafka import create_topic, end_transaction, log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.partition_codes import batch, codes_about
 from tests.rig.patience import wait_until
@@ -200,6 +200,22 @@ def test_a_connection_that_is_opened_later_goes_by_what_its_client_was_told(
         producing.call(ApiKey.PRODUCE, 13, body)
         wait_for_phase(node, name, "draining", "finished")
         producing.call(ApiKey.PRODUCE, 13, body)  # it is open still
+
+
+def test_what_an_application_of_kafka_streams_reads_stays_as_it_is(
+    node: GatewayProcess, topic: Callable[..., str], fresh_name: Callable[[str], str]
+) -> None:
+    """It is known by the topics that Streams makes for it."""
+    name, group = topic(partitions=2), fresh_name("app")
+    its = f"{group}-counts-changelog"
+    create_topic(node.bootstrap, its, partitions=2)
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(name, 0, 0)], asynchronous=False)
+    consumer.close()
+    for fields in ({"partitions": 4}, {"partitions": 1, "into": name + ".1"}):
+        (refusal,) = repartition(node, name, **fields)["refusals"]
+        assert group in refusal
+        assert its in refusal
 
 
 @pytest.mark.deep
