@@ -65,7 +65,7 @@ class Sender:
                 patiently(self.producer.commit_transaction)
                 return True
         except KafkaException as failure:
-            if not failure.args[0].txn_requires_abort():
+            if failure.args[0].fatal():
                 raise
         patiently(self.producer.abort_transaction)
         return False
@@ -85,10 +85,13 @@ def main(bootstrap: str, topic: str, first: int, keys: int, rate: int, config: l
     )
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", **properties})
     sender = Sender(producer, topic, first, keys, rate, sent, transaction)
-    if transaction:
-        producer.init_transactions()
-    while not ended.is_set():
-        sender.go_on()
+    try:
+        if transaction:
+            producer.init_transactions()
+        while not ended.is_set():
+            sender.go_on()
+    except KafkaException as failure:
+        sender.failed.append(repr(failure))
     left = producer.flush(150)
     named = {f"key-{first + at}": (sender.sent - at + keys - 1) // keys for at in range(keys)}
     told_last = {"sent": sender.sent, "failed": sender.failed, "left": left, "keys": named}

@@ -59,6 +59,7 @@ class KeyedProducer:
         one goes on behind.
         """
         out, _ = self.process.communicate(timeout=patient_s(200))
+        assert out, f"a producer ended with {self.process.returncode}"
         told: dict[str, Any] = json.loads(out.splitlines()[-1])
         assert not told["failed"], told["failed"][:3]
         assert told["left"] == 0, f"{told['left']} records unsent"
