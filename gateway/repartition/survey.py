@@ -210,7 +210,7 @@ class Survey:
             ApiKey.METADATA, {"Topics": None, "AllowAutoTopicCreation": False}
         )
         topics = [row["Name"] for row in answer["Topics"]]
-        return internal_topics(groups, [row["GroupId"] for row in await self._listed()], topics)
+        return internal_topics(groups, {row["GroupId"] for row in await self._listed()}, topics)
 
     async def _with_position(self, names: Iterable[str], topic: str) -> list[str]:
         names = list(names)

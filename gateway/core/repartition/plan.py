@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,7 @@ _STREAMS: Final = re.compile(r"-(changelog|repartition)$|-subscription-(registra
 
 
 def internal_topics(
-    groups: Iterable[str], listed: Collection[str], topics: Iterable[str]
+    groups: Iterable[str], listed: AbstractSet[str], topics: Iterable[str]
 ) -> dict[str, str]:
     """Those of the groups that are applications of Kafka Streams with topics of their own, and one
     of these each. Streams calls such a topic GROUP-name-changelog, -repartition or the like.
@@ -26,8 +27,10 @@ def internal_topics(
     """
     found: dict[str, str] = {}
     for topic in sorted(filter(_STREAMS.search, topics)):
-        owner = max((name for name in listed if topic.startswith(f"{name}-")), key=len, default="")
-        found.setdefault(owner, topic)
+        name = topic
+        while name and name not in listed:
+            name = name.rpartition("-")[0]
+        found.setdefault(name, topic)
     return {group: found[group] for group in groups if group in found}
 
 
