@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
 from spark.quiet_start import quiet_start
@@ -60,7 +61,35 @@ SETTINGS = {
     "spark.cleaner.periodicGC.interval": "5min",
     # A metric that Kafka's source computes for its UI: one more request to Kafka a batch.
     "spark.sql.streaming.metricsEnabled": "false",
+    # The usual one starts twenty processes a batch (`readlink`, `chmod`), to move files into their
+    # places so that no other process sees half of one. Nothing reads a checkpoint after its query.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    ),
 }
+
+
+class _Remembering:
+    """Java's classes by name. py4j asks the JVM each time Python names one. To tell a class from a
+    package, the JVM looks into some 300 jars of Spark, once for every import it was told. Each
+    batch of a query names a dozen: that was four fifths of what the JVM did for Python.
+
+    What was found becomes an attribute here, and `__getattr__` is for those that are missing.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        found = super().__getattr__(name)  # type: ignore[misc]
+        if type(found) is JavaPackage:
+            found.__class__ = _Package
+        if isinstance(found, JavaClass | JavaPackage):
+            self.__dict__[name] = found
+        return found
+
+
+class _Package(_Remembering, JavaPackage): ...  # type: ignore[misc]
+
+
+class _View(_Remembering, JVMView): ...  # type: ignore[misc]
 
 
 def kafka_session(
@@ -84,10 +113,17 @@ def kafka_session(
         for setting, value in chosen.items():
             builder = builder.config(setting, value)
         session: SparkSession = builder.getOrCreate()
+        _look_up_once(session)
         if master is not None:
             _remember_jars()
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _look_up_once(session: SparkSession) -> None:
+    view = session.sparkContext._jvm  # all of pyspark reaches Java through it
+    if type(view) is JVMView:
+        view.__class__ = _View
 
 
 def tasks_told(session: SparkSession) -> str:

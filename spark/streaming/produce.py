@@ -60,6 +60,7 @@ from spark.streaming.orders import (
 from spark.streaming.read_back import read_back
 from spark.streaming.rows import headers_of_rows, listed, origin_of, pieces_of
 from spark.streaming.writers import Kept, Writer
+from spark.streaming.zips import not_read_again
 
 KEPT = Kept()  # of this process, which runs one task after the other
 
@@ -93,6 +94,7 @@ def _copied(
         topic, partition = first.column("topic")[0].as_py(), first.column("partition")[0].as_py()
         row = _result(_Task(writing, topic, partition, KEPT), chain([first], rest))
         yield pyarrow.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
+    not_read_again()
 
 
 def passed(writing: Writing, places: Iterable[Partition]) -> list[Result]:

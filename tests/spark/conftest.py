@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
-from spark.session import kafka_session
+from spark.session import SETTINGS, kafka_session
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.schema_registry.site import served_registry
 
@@ -37,7 +37,6 @@ def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # pyspark leaves sockets to the collector and calls functions that newer Pythons deprecate.
         warnings.simplefilter("ignore")
-        settings = {"spark.sql.shuffle.partitions": "2"}
-        session = kafka_session("keyway-tests", master="local[2,3]", settings=settings)
+        session = kafka_session("keyway-tests", master="local[2,3]", settings=SETTINGS)
     yield session
     session.stop()

@@ -449,18 +449,13 @@ def test_a_rate_and_a_secret(
 
 def test_large_records_reach_a_task_a_few_at_a_time(spark: SparkSession) -> None:
     """By Spark's default they come in batches of 256 MB, which a task holds three times over."""
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    before, limit, record = spark.conf.get(name), int(SETTINGS[name]), 1_000_000
+    limit, record = int(SETTINGS["spark.sql.execution.arrow.maxBytesPerBatch"]), 1_000_000
 
     def sizes(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for batch in batches:
             yield pyarrow.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
 
     rows = spark.range(40, numPartitions=1).select(F.repeat(F.lit("x"), record).alias("value"))
-    try:
-        spark.conf.set(name, limit)
-        found = [row["bytes"] for row in rows.mapInArrow(sizes, "bytes bigint").collect()]
-    finally:
-        spark.conf.set(name, str(before))
+    found = [row["bytes"] for row in rows.mapInArrow(sizes, "bytes bigint").collect()]
     assert sum(found) >= 40 * record
     assert max(found) < limit + 2 * record

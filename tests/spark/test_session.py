@@ -1,14 +1,22 @@
-"""Sessions of one checkout start one after the other."""
+"""Sessions of one checkout start one after the other, and look up each class of Java once."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow
 import pytest
+from py4j import protocol
+from py4j.clientserver import ClientServerConnection
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import ForeachBatchFunction
 
 from spark import session
 from spark.session import ivy_alone
+
+LOOK_UP = protocol.REFLECTION_COMMAND_NAME + protocol.REFL_GET_UNKNOWN_SUB_COMMAND_NAME
 
 
 def test_two_starts_do_not_share_ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,3 +73,36 @@ def test_a_chosen_collector_is_left_alone(variable: str, monkeypatch: pytest.Mon
     assert option not in session._alone()
     monkeypatch.setenv(variable, "-Xmx1g -XX:-UseSerialGC")
     assert option in session._alone()
+
+
+def _same(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    yield from batches
+
+
+def test_a_batch_looks_up_no_class_that_the_one_before_has(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    send = ClientServerConnection.send_command
+
+    def listened(connection: ClientServerConnection, command: str) -> object:
+        if command.startswith(LOOK_UP):
+            asked.append(command.split("\n")[2])
+        return send(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", listened)
+
+    def batch(rows: DataFrame, _number: int) -> None:
+        assert rows.mapInArrow(_same, "id bigint").schema.names == ["id"]
+
+    call = ForeachBatchFunction(spark, batch).call
+    frame = spark.range(1)._jdf
+    call(frame, 0)
+    asked.clear()
+    call(frame, 1)
+    assert asked == []
+    spark._jvm.java.util.UUID.randomUUID()  # type: ignore[union-attr]
+    assert "java.util" in asked, "nothing was listened to"
+    asked.clear()
+    spark._jvm.java.util.UUID.randomUUID()  # type: ignore[union-attr]
+    assert asked == []
