@@ -14,6 +14,7 @@ the rest of the same plan when it starts again, and a second run has nothing to 
   by subject and version.
 """
 
+# Long: one plan, whose steps share what is wanted, what is there and what was written.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
