@@ -49,7 +49,7 @@ function counts({ before, after, into }) {
 
 function late({ late_records: records, late_partitions: partitions }) {
   if (records === 0) return "0";
-  return h("span", { class: "warn" }, `${whole(records)} in ${some(partitions, NAMED)}`);
+  return h("span", { class: "warn" }, `${whole(records)} in partition ${some(partitions, NAMED)}`);
 }
 
 function details(row) {
