@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.embedded.kafka import TUNED_JVM
@@ -20,11 +21,15 @@ from tests.rig.patience import wait_until
 _MODULE = "io.kroxylicious:kroxylicious-runtime:0.12.0"
 
 
+@dataclass(frozen=True, slots=True)
+class Kroxylicious:
+    address: str  # for clients with TLS
+    pid: int
+
+
 @contextmanager
-def kroxylicious(directory: Path, upstream: str, own: Issued) -> Iterator[str]:
-    """Before one broker, whose id is 2 at most: its address for clients with TLS. Raises
-    SetupError if the jars cannot be fetched.
-    """
+def kroxylicious(directory: Path, upstream: str, own: Issued) -> Iterator[Kroxylicious]:
+    """Before one broker, whose id is 2 at most. Raises SetupError if the jars cannot be fetched."""
     sources = Path(__file__).parent / "java" / "kroxylicious"
     programs = compile_programs(sources, jars("kroxylicious", _MODULE))
     port = free_ports(4)  # of the bootstrap address, and of the brokers 0 to 2
@@ -52,6 +57,6 @@ def kroxylicious(directory: Path, upstream: str, own: Issued) -> Iterator[str]:
             deadline_s=60,
         )
         assert child.poll() is None, log.read_text()
-        yield f"127.0.0.1:{port}"
+        yield Kroxylicious(f"127.0.0.1:{port}", child.pid)
     finally:
         kill_child(child)

@@ -19,9 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from gateway.embedded.kafka import TUNED_JVM, KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.bench.cases import BENCH_JVM, PARTITIONS, Bench, finish, run_producer_perf
+from tests.bench.cost import UNIT, cpu_s
 from tests.bench.kroxylicious import kroxylicious
 from tests.bench.rows import Row, rows_of
 from tests.rig.certificates import Authority
@@ -42,6 +45,7 @@ _numbers = itertools.count(1)
 class Site:
     kafka: KafkaCluster
     addresses: dict[str, str]  # by side
+    gateways: dict[str, psutil.Process]  # by side
     settings: Path  # of clients with TLS
     trust: ssl.SSLContext
 
@@ -50,6 +54,7 @@ def tls(bench: Bench, rounds: Iterable[int]) -> list[Row]:
     rates: dict[str, list[float]] = {}
     times: dict[str, list[float]] = {}
     shakes: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     with _site(bench.directory / "tls") as site:
         read = _topic(site)
         _produce(bench, site, THEIRS, read, bench.records, -1)
@@ -59,8 +64,10 @@ def tls(bench: Bench, rounds: Iterable[int]) -> list[Row]:
         for at in rounds:
             sides = [OURS, PLAIN, THEIRS, PEERS]
             for side in sides[at % 4 :] + sides[: at % 4]:
-                produced, _ = _produce(bench, site, side, _topic(site), bench.records, -1)
-                consumed = _consume(bench, site, side, read)
+                with _cost(bench, site, side, costs, "producer's CPU"):
+                    produced, _ = _produce(bench, site, side, _topic(site), bench.records, -1)
+                with _cost(bench, site, side, costs, "consumer's CPU"):
+                    consumed = _consume(bench, site, side, read)
                 few = LATENCY_PER_S * LATENCY_S
                 _, latencies = _produce(bench, site, side, _topic(site), few, LATENCY_PER_S)
                 rates.setdefault(f"tls producer: {side}", []).append(produced)
@@ -74,9 +81,23 @@ def tls(bench: Bench, rounds: Iterable[int]) -> list[Row]:
                 sys.stdout.flush()
     return [
         *rows_of(rates, _pairs(rates), unit=RATE),
+        *rows_of(costs, _pairs(costs), unit=UNIT, digits=2),
         *rows_of(times, _pairs(times), unit="ms", digits=1),
         *rows_of(shakes, _pairs(shakes), unit="handshakes/s"),
     ]
+
+
+@contextmanager
+def _cost(
+    bench: Bench, site: Site, side: str, costs: dict[str, list[float]], name: str
+) -> Iterator[None]:
+    """What the gateway takes meanwhile: a busy machine does not change it. Kafka has none."""
+    gateway = site.gateways.get(side)
+    before = cpu_s(gateway) if gateway is not None else 0
+    yield
+    if gateway is not None:
+        spent = (cpu_s(gateway) - before) / (bench.records / 1e6)
+        costs.setdefault(f"tls {name}: {side}", []).append(spent)
 
 
 def _pairs(samples: dict[str, list[float]]) -> dict[str, tuple[str, ...]]:
@@ -129,9 +150,11 @@ def _site(directory: Path) -> Iterator[Site]:
             OURS: f"127.0.0.1:{ours}",
             PLAIN: gateway.bootstrap,
             THEIRS: f"127.0.0.1:{secure}",
-            PEERS: peers,
+            PEERS: peers.address,
         }
-        yield Site(kafka, addresses, settings, authority.trusting())
+        own_process = psutil.Process(gateway.pid)
+        gateways = {OURS: own_process, PLAIN: own_process, PEERS: psutil.Process(peers.pid)}
+        yield Site(kafka, addresses, gateways, settings, authority.trusting())
 
 
 def _topic(site: Site) -> str:
