@@ -115,6 +115,7 @@ class RunningTopic:
         self.plain: PlainGroups | None = None  # of SHOWN and later
         self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
         self.clock = RedisClock()
+        self._resumes = record.phase is Phase.OPEN
         self.moved(record)
 
     def moved(self, record: Repartition) -> None:
@@ -202,6 +203,9 @@ class RunningTopic:
 
     async def look(self) -> None:
         """Looks at the ends of all logs; then every record may go out that this allows."""
+        if self._resumes:
+            # The node was away, and nobody could send what is late: it may come from now on.
+            self.late.last_ms, self._resumes = self.clock.latest_ms(), False
         asked_ms = self.clock.earliest_ms()
         self.ends = await self._log_ends()
         if self.record.into:
