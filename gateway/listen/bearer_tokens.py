@@ -40,6 +40,12 @@ def _wall_s() -> float:
     return datetime.now(UTC).timestamp()
 
 
+class KeySet:
+    def __init__(self, keys: Sequence[PublicKey]) -> None:
+        self.keys = keys
+        self.thumbprints = frozenset(key.thumbprint() for key in keys)
+
+
 class BearerTokens:
     """`wall_s`: the time that tokens are bound to. Raises ConfigError."""
 
@@ -51,10 +57,10 @@ class BearerTokens:
         except ImportError as missing:
             raise ConfigError(f"{option}: pip install 'keyway-gateway[oauth]'") from missing
         self.settings = settings
-        self.file: WatchedFile[Sequence[PublicKey]] | None = None
+        self.file: WatchedFile[KeySet] | None = None
         self.problem: str | None = None  # why the URL did not answer
         self._wall_s = wall_s
-        self._fetched: Sequence[PublicKey] = ()
+        self._fetched = KeySet(())
         self._other_keys = False  # since they were last asked for
         self._fetching = asyncio.Lock()
         self._fetch_not_before = 0.0  # loop time
@@ -66,8 +72,12 @@ class BearerTokens:
                 raise ConfigError(f"{option}.jwks_file: {error}") from error
 
     @property
-    def keys(self) -> Sequence[PublicKey]:
+    def _set(self) -> KeySet:
         return self._fetched if self.file is None else self.file.value
+
+    @property
+    def keys(self) -> Sequence[PublicKey]:
+        return self._set.keys
 
     def other_keys(self) -> bool:
         """The URL has answered with other keys since the last call."""
@@ -76,7 +86,7 @@ class BearerTokens:
 
     def knows(self, thumbprint: str) -> bool:
         """The key is still one of the issuer's."""
-        return any(key.thumbprint() == thumbprint for key in self.keys)
+        return thumbprint in self._set.thumbprints
 
     async def judged(self, token: str) -> tuple[Bearer, str]:
         """And the thumbprint of the key that signed it. Raises BadToken."""
@@ -145,16 +155,18 @@ class BearerTokens:
             self._fetch_not_before = loop.time() + KEY_SET_SOON_S
             before = self.problem
             try:
-                self._fetched = _keys(await _get(self.settings.jwks_url or ""))
-                self._other_keys = True
+                text = await _get(self.settings.jwks_url or "")
+                fetched = await asyncio.to_thread(_keys, text)  # thousands of keys at the most
             except ConfigError as error:
                 self.problem = f"{self.settings.jwks_url}: {error}"
                 if self.problem != before:
                     log.error("token_keys_not_read", detail=self.problem)
                 return
-            self.problem = None
+            if fetched.thumbprints != self._fetched.thumbprints:
+                self._other_keys = True
+            self._fetched, self.problem = fetched, None
             if before is not None:
-                log.info("token_keys_read", url=self.settings.jwks_url, keys=len(self._fetched))
+                log.info("token_keys_read", url=self.settings.jwks_url, keys=len(fetched.keys))
 
 
 async def _get(url: str) -> str:
@@ -179,7 +191,7 @@ async def _get(url: str) -> str:
     return read.decode("utf-8", "replace")
 
 
-def _read(path: Path) -> Sequence[PublicKey]:
+def _read(path: Path) -> KeySet:
     """Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -193,7 +205,7 @@ def _read(path: Path) -> Sequence[PublicKey]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _keys(text: str) -> Sequence[PublicKey]:
+def _keys(text: str) -> KeySet:
     """The keys of a JSON Web Key Set (RFC 7517). Keys for encryption and shared secrets are left
     out. Raises ConfigError.
     """
@@ -212,4 +224,4 @@ def _keys(text: str) -> Sequence[PublicKey]:
         raise ConfigError("no JSON Web Key Set") from error
     if not keys:
         raise ConfigError("no key for signatures")
-    return keys
+    return KeySet(keys)

@@ -383,7 +383,7 @@ class ClientLogin:
 
     def judge_again(self) -> None:
         """The files have changed: whoever could not log in as before is let go."""
-        if self.identity is None or self.principal is None:
+        if self._closed or self.identity is None or self.principal is None:
             return
         identity = self.authentication.identities.of(self.principal)
         if identity is None or _other(self.identity, identity) or not self._still_good():

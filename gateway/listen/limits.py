@@ -63,6 +63,7 @@ REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers c
 # Logins that the gateway judges itself.
 PASSWORDS_HASHED_AT_ONCE = 2  # each is a thread for milliseconds; the event loop keeps its core
 LOGIN_FILES_LOOK_S = 1.0  # a change is used after two looks, so within 2 s
+JUDGED_AT_ONCE = 16  # sessions, before other work goes on: each may be matched with 1,000 rules
 SESSION_END_S = 5.0  # for answers that are under way when a session is over
 UPSTREAM_LOGIN_S = 10.0  # TCP, TLS and SASL of an identity together, as the gateway's own
 # The same of a session's renewal: it waits for what the client asked before it, such as a JoinGroup

@@ -47,6 +47,7 @@ from gateway.listen.limits import (
     ABORT_S,
     CONNECT_TIMEOUT_S,
     CONNECTS_AT_ONCE,
+    JUDGED_AT_ONCE,
     LOGIN_FILES_LOOK_S,
     UPSTREAM_AGAIN_S,
     UPSTREAM_PATIENCE_S,
@@ -316,10 +317,15 @@ class Server:
             await asyncio.sleep(LOGIN_FILES_LOOK_S)
             for authentication in self.authentications.values():
                 if await authentication.look():
-                    for connection in list(self.connections.values()):
-                        login = connection.login
-                        if login is not None and login.authentication is authentication:
-                            login.judge_again()
+                    await self._judge_again(authentication)
+
+    async def _judge_again(self, authentication: Authentication) -> None:
+        for at, connection in enumerate(list(self.connections.values())):
+            if at % JUDGED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            login = connection.login
+            if login is not None and login.authentication is authentication:
+                login.judge_again()
 
     def opened(self, connection: ClientConnection) -> None:
         self.connections[connection.id] = connection

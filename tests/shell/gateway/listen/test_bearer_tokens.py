@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from gateway.core.identity.claims import BadToken, TokenRules
@@ -83,6 +84,42 @@ def test_keys_are_fetched_kept_and_not_asked_for_at_every_token(server: KeyServe
         assert not tokens.knows(signed_by), "the issuer has withdrawn it"
         with pytest.raises(BadToken):
             await tokens.judged(issuer.token("anna"))
+
+    asyncio.run(main())
+
+
+def test_the_same_keys_again_are_no_others(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's token with another kid had all sessions judged again, every ten seconds."""
+    issuer, other = Issuer(), Issuer(RSAKey.generate_key(2048, {"kid": "two"}))
+    server.body = issuer.key_set().encode()
+    made = []
+    thumbprint = RSAKey.thumbprint
+
+    def counted(key: RSAKey) -> str:
+        made.append(key)
+        return thumbprint(key)
+
+    monkeypatch.setattr(RSAKey, "thumbprint", counted)
+
+    async def main() -> None:
+        tokens = tokens_of(server)
+        _, signed_by = await tokens.judged(issuer.token("anna"))
+        assert tokens.other_keys()
+        strange = jwt.encode({"alg": "RS256", "kid": "nobody's"}, {}, issuer.key)
+        for _ in range(3):
+            tokens._fetch_not_before = 0.0
+            with pytest.raises(BadToken):
+                await tokens.judged(strange)
+            assert not tokens.other_keys()
+        assert server.asked == 4
+        made.clear()
+        assert all(tokens.knows(signed_by) for _ in range(1_000))
+        assert not made, "they are made when the keys are read"
+        server.body = other.key_set().encode()
+        assert await problem_of(tokens) is None
+        assert tokens.other_keys()
 
     asyncio.run(main())
 
