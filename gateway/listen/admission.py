@@ -15,6 +15,7 @@ from gateway.listen.limits import (
     ADMIT_AGAIN_SHARE,
     DESCRIPTORS_PER_CLIENT,
     DESCRIPTORS_RESERVED,
+    REST_CONNECTIONS_MAX,
 )
 
 
@@ -26,6 +27,13 @@ def clients_max(descriptors: int) -> int:
         return sys.maxsize
     reserved = min(DESCRIPTORS_RESERVED, descriptors // 2)
     return max(1, (descriptors - reserved) // DESCRIPTORS_PER_CLIENT)
+
+
+def rest_connections_max(descriptors: int) -> int:
+    """The same of connections to REST: they are part of the reserve."""
+    if descriptors < 0:
+        return REST_CONNECTIONS_MAX
+    return max(1, min(REST_CONNECTIONS_MAX, descriptors // 8))
 
 
 @dataclass(slots=True)

@@ -33,8 +33,11 @@ LISTEN_BACKLOG_CONNECTIONS = 512
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 AUTHORISATIONS_MAX = 4_096  # remembered per connection; questions beyond it go upstream
 DESCRIPTORS_PER_CLIENT = 2  # its socket and the one upstream
+# Of REST: 32 open dashboards and what else they ask, Prometheus, commands, other nodes.
+REST_CONNECTIONS_MAX = 96
 # For listeners, Redis, the node's own upstream connections, files, and for REST, which has to tell.
-DESCRIPTORS_RESERVED = 160
+DESCRIPTORS_RESERVED = 160 + REST_CONNECTIONS_MAX
+ACCEPT_AGAIN_S = 0.1  # after a connection that could not be accepted
 ADMIT_AGAIN_SHARE = 0.95  # of the clients there may be: fewer end an episode of refusals
 
 # Requests that the gateway answers, from their first byte until they are answered. A request is
