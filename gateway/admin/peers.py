@@ -161,5 +161,6 @@ def proof(token_sha256: bytes, node: str, incarnation: str, address: str, nonce:
     """`token_sha256` empty: the caller has no token. `address`: as published, so that no program
     elsewhere can pass the question on and the answer back.
     """
-    text = "\n".join(("keyway node", node, incarnation, address, nonce))
+    parts = ("keyway node", node, incarnation, address, nonce)
+    text = "\n".join(part.replace("\\", r"\\").replace("\n", r"\n") for part in parts)
     return hmac.new(token_sha256, text.encode(), "sha256").hexdigest()

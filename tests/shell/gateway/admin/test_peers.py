@@ -89,6 +89,12 @@ def asked(address: str, token: Token | None = TOKEN, alive_ms: int = 5_000) -> l
     return asyncio.run(work())
 
 
+def test_no_two_questions_have_one_proof() -> None:
+    one = proof(b"key", "a\nb", "c", "d", "e")
+    assert one != proof(b"key", "a", "b\nc", "d", "e")
+    assert one != proof(b"key", "a", "b", "c\nd", "e")
+
+
 def test_a_node_that_proves_itself_is_asked_with_the_token() -> None:
     with listening(TOKEN.sha256, "i1") as (address, sent):
         (reply,) = asked(address)
