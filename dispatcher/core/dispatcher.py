@@ -130,6 +130,17 @@ class Dispatcher:
                 assert_never(event)
         return finish(state)
 
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last record that was read, as in Snapshot."""
+        return self._state.epoch
+
+    @property
+    def known_end(self) -> int:
+        """Behind the last offset that something is known of; `epoch` is of the record before."""
+        window = self._state.window
+        return max(window.read_position, window.known_end)
+
     def retune(self, policy: Policy) -> None:
         """Another policy from now on; leases that are out keep their deadline, and read records
         stay. Span and prefetch shape the window and need a new one.

@@ -144,6 +144,7 @@ class RecordsRead:
     keys: list[Key]
     now_ms: int
     log_end: int = -1  # of the visible records, at the time; -1 = not known
+    epoch: int = -1  # of the leader that wrote them; -1 = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +296,16 @@ Event = (
     | Ticked
     | HoldMoved
 )
+
+
+def checked(event: Acknowledge) -> list[AckError | None]:
+    """Checks only how batches are made: nobody holds anything."""
+    type_max = event.type_max
+    return [_malformed(first, last, types, type_max) for first, last, types in event.batches]
+
+
+def _malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | None:
+    count = last - first + 1
+    if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
+        return AckError.INVALID_REQUEST
+    return AckError.INVALID_REQUEST if max(types) > type_max else None

@@ -124,8 +124,15 @@ class RetriesForgotten:
     offsets: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class EpochMoved:
+    """The last record that was read is of this leader epoch; -1 = not known."""
+
+    epoch: int
+
+
 LeaseChange = LeaseTaken | LeaseExtended | LeaseEnded
-Change = CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten
+Change = CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten | EpochMoved
 
 # ------------------------------------------------------------------------------------------ effects
 
@@ -171,12 +178,15 @@ class AckResult:
 
 @dataclass(frozen=True, slots=True)
 class WriteDeadLetters:
-    """Write these records to the DLQ, then report `DeadLettered`. Equally long columns."""
+    """Write these records to the DLQ, then report `DeadLettered`. Equally long columns. `epoch`: no
+    record is of a later leader epoch; -1 = not known.
+    """
 
     offsets: list[int]
     deliveries: list[int]
     reasons: list[Reason]
     members: list[MemberId]
+    epoch: int = -1
 
 
 @dataclass(init=False, slots=True)
@@ -257,6 +267,20 @@ class Step:
         self.effects = effects
 
 
+def settles(step: Step) -> bool:
+    """Whether the event settles records. Records of an unreliable group are settled when they are
+    sent.
+    """
+    for change in step.changes:
+        if isinstance(change, (CursorMoved, BitsSet, AsideSet)):
+            return True
+    if not step.changes:
+        for effect in step.effects:
+            if isinstance(effect, Delivered) and effect.offsets:
+                return True
+    return False
+
+
 # ---------------------------------------------------------------------------------------- restoring
 
 
@@ -277,6 +301,7 @@ class Snapshot:
     inclusive ranges. `leases`, by ascending id, name the records in flight and nothing else, so
     each offset once; none if one is only there until it is ended. `retries` ascend and are not
     settled. `front`, -1 if not known, says how the store keeps the window, not what is settled.
+    `epoch`: no record that the window knows of is of a later leader epoch; -1 = not known.
     """
 
     cursor: int
@@ -284,3 +309,4 @@ class Snapshot:
     leases: list[LeaseState] = field(default_factory=list)
     retries: list[RetryNoted] = field(default_factory=list)
     front: int = field(default=-1, compare=False)
+    epoch: int = -1

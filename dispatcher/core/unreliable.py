@@ -25,7 +25,6 @@ from typing import assert_never
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
-    AckError,
     Acknowledge,
     Acquire,
     DeadLettered,
@@ -43,6 +42,7 @@ from dispatcher.core.model import (
     SessionLost,
     SessionOpened,
     Ticked,
+    checked,
 )
 from dispatcher.core.records.keys import NO_OFFSET
 from dispatcher.core.records.outbox import Outbox
@@ -76,6 +76,7 @@ class Unreliable:
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
         self.policy = policy
         self.read_position = snapshot.cursor
+        self.epoch = snapshot.epoch  # of the last record that was read, as in Snapshot
         self._known = snapshot.settled  # from the read position on
         self._owners = Owners(None)
         self._outboxes: list[Outbox] = []  # as the members of its router
@@ -104,6 +105,11 @@ class Unreliable:
             if outbox.waiting() > 0:
                 cursor = min(cursor, outbox.offsets[0])
         return cursor
+
+    @property
+    def known_end(self) -> int:
+        """Behind the last offset that something is known of."""
+        return max(self.read_position, self._known[-1][1] + 1 if self._known else 0)
 
     @property
     def front(self) -> int:
@@ -170,7 +176,7 @@ class Unreliable:
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of the window."""
-        return Snapshot(cursor=self.cursor, settled=self.settled_ranges())
+        return Snapshot(cursor=self.cursor, settled=self.settled_ranges(), epoch=self.epoch)
 
     def retune(self, policy: Policy) -> None:
         """Another policy for new and waiting records. Records beyond a smaller limit are dropped,
@@ -280,7 +286,7 @@ class Unreliable:
                 self._acquire(event)
             case Acknowledge():
                 self._heard(self._outbox_of(event.member_id), event.now_ms)
-                self._effects.append(AckResult(errors=_checked(event)))
+                self._effects.append(AckResult(errors=checked(event)))
             case RecordsRead():
                 self._records_read(event)
             case NotSent():
@@ -332,6 +338,8 @@ class Unreliable:
                 low, high = next(known, (event.end, event.end))
             if offset < low:
                 self._route(offset, event.keys[at])
+        if event.end > self.known_end:
+            self.epoch = event.epoch
         self.read_position = event.end
         self._known = _from(self._known, event.end)
         floor = event.end - self.policy.span_max
@@ -485,16 +493,3 @@ def _offset_of(record: tuple[int, Key]) -> int:
 def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
     """The part of ascending ranges from `start` on."""
     return [(max(low, start), high) for low, high in ranges if high >= start]
-
-
-def _checked(event: Acknowledge) -> list[AckError | None]:
-    """Checks only how batches are made: nobody holds anything."""
-    type_max = event.type_max
-    return [_malformed(first, last, types, type_max) for first, last, types in event.batches]
-
-
-def _malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | None:
-    count = last - first + 1
-    if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
-        return AckError.INVALID_REQUEST
-    return AckError.INVALID_REQUEST if max(types) > type_max else None

@@ -11,6 +11,7 @@ from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
+    EpochMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseTaken,
@@ -28,26 +29,38 @@ _BITS = b":bits:%d"
 class Kept:
     """The state of a window in Redis, but for the numbers of its steps and sends."""
 
-    def __init__(self, cursor: int, front: int, chunk: int, high: int, aside: int) -> None:
+    def __init__(
+        self, cursor: int, front: int, chunk: int, high: int, aside: int, epoch: int
+    ) -> None:
         self.cursor = cursor
         self.front = front
         self.chunk = chunk  # the front's
         self.high = high  # the highest chunk that was written, perhaps below that
         self.aside = aside
+        self.epoch = epoch  # of a leader; -1 = not known
 
     def words(self) -> bytes:
-        return b"%d %d %d %d %d" % (self.cursor, self.front, self.chunk, self.high, self.aside)
+        return b"%d %d %d %d %d %d" % (
+            self.cursor,
+            self.front,
+            self.chunk,
+            self.high,
+            self.aside,
+            self.epoch,
+        )
 
 
 def kept_of(words: Sequence[bytes]) -> Kept:
-    """Reads the words that `Kept.words` has written. Raises ValueError."""
-    cursor, front, chunk, high, aside = [int(word) for word in words]
-    return Kept(cursor, front, chunk, high, aside)
+    """Reads the words that `Kept.words` has written, also a node that knew no epoch. Raises
+    ValueError.
+    """
+    cursor, front, chunk, high, aside, *rest = [int(word) for word in words]
+    return Kept(cursor, front, chunk, high, aside, rest[0] if rest else -1)
 
 
 def new_kept() -> Kept:
     """The state of a window of which nothing is written."""
-    return Kept(0, 0, 0, -1, 0)
+    return Kept(0, 0, 0, -1, 0, -1)
 
 
 def operations(  # noqa: C901 - one case per change
@@ -57,7 +70,7 @@ def operations(  # noqa: C901 - one case per change
     one command, up to WORDS_MAX.
     """
     out = _Commands()
-    kept = Kept(before.cursor, before.front, before.chunk, before.high, before.aside)
+    kept = Kept(before.cursor, before.front, before.chunk, before.high, before.aside, before.epoch)
     for change in changes:
         match change:
             case LeaseEnded():
@@ -76,7 +89,8 @@ def operations(  # noqa: C901 - one case per change
                 chunk = change.front // CHUNK_OFFSETS
                 for number in range(kept.chunk, min(chunk - 1, kept.high) + 1):
                     out.words += (2, b"DEL", _BITS % number)
-                kept = Kept(change.cursor, change.front, chunk, kept.high, change.aside)
+                cursor, front, aside = change.cursor, change.front, change.aside
+                kept = Kept(cursor, front, chunk, kept.high, aside, kept.epoch)
             case RetryNoted():
                 out.add_pair(b":retries", change.offset, pack_retry(change))
             case RetriesForgotten():
@@ -91,6 +105,8 @@ def operations(  # noqa: C901 - one case per change
                 out.close()
                 deadline = pack_deadline(change.deadline_ms)
                 out.words += (3, b"EXTEND", change.lease_id, deadline)
+            case EpochMoved():
+                kept.epoch = change.epoch
             case _:
                 assert_never(change)
     out.close()

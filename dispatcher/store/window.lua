@@ -3,7 +3,8 @@
 -- KEYS     the windows; only apply takes more than one. A window is a hash of fence, owner, generation (of the claim),
 --          format, origin (of its incarnation), and state: seq, sent (the number of the last send that was applied under
 --          the fence), cursor, front, chunk (the front's), high (the highest chunk written, perhaps below that), aside
---          (how many are unsettled between cursor and front), with a blank between each two. Its other keys are named
+--          (how many are unsettled between cursor and front), epoch (of the leader that wrote the last record read, -1:
+--          not known; a node of before 0.3 leaves it out), with a blank between each two. Its other keys are named
 --          after it and share its hash tag, hence its slot: <window>:leases, <window>:retries, <window>:aside (hashes),
 --          <window>:bits:<chunk> (strings). Before 0.2 each part of the state was a field; a claim packs them.
 -- ARGV     verb and its arguments; apply and create then take the commands of a step, each with the number of its words:
@@ -152,9 +153,9 @@ if verb == 'claim' then
   pack_old()
   call('HSET', window, 'fence', fence, 'owner', ARGV[2])
   local format, state, origin = unpack(call('HMGET', window, 'format', 'state', 'origin'))
-  local seq, _, cursor, front, chunk, high, unsettled = parts(state)
+  local seq, _, _, _, chunk, high = parts(state)
   if seq then
-    state = table.concat({ seq, '0', cursor, front, chunk, high, unsettled }, ' ')
+    state = string.gsub(state, ' %S+', ' 0', 1)
     call('HSET', window, 'state', state)
   end
   local chunks = {}

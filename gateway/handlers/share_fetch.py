@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import LONG_STEP_BYTES
-from gateway.core.reading.cache import RecordsGone, RecordsLarge
+from gateway.core.reading.cache import RecordsGone, RecordsLarge, RecordsReplaced
 from gateway.core.routing.ownership import Standing
 from gateway.core.share.answers import (
     acquired_ranges,
@@ -463,7 +463,7 @@ class _ShareFetch:
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]
         try:
             records = await self.services.records.bytes_for(
-                window.source, offsets, records_max, bytes_max
+                window.source, offsets, records_max, bytes_max, window.epoch_max
             )
             return records, acquired_ranges(offsets, attempts)
         except RecordsGone as gone:
@@ -473,6 +473,9 @@ class _ShareFetch:
         except RecordsLarge as large:
             lost = set(offsets[max(large.fitting, least) :])
             self._give_back(window, sorted(lost))
+        except RecordsReplaced:
+            await window.replaced(self._not_sent(offsets))
+            return None
         except UpstreamError:
             self._give_back(window, offsets)
             return None
@@ -483,8 +486,11 @@ class _ShareFetch:
         return await self._cut_out(window, rest, room)
 
     def _give_back(self, window: Window, offsets: list[int]) -> None:
+        window.post(self._not_sent(offsets))
+
+    def _not_sent(self, offsets: list[int]) -> NotSent:
         session, now_ms = self.session, self.services.now_ms()
-        window.post(NotSent(session.member_id, session.session_id, offsets, now_ms))
+        return NotSent(session.member_id, session.session_id, offsets, now_ms)
 
     def _settle(self, window: Window, offsets: list[int]) -> None:
         batches = [(offset, offset, bytes([AckType.ACCEPT])) for offset in offsets]

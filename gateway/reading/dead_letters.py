@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
+from gateway.core.reading.cache import EPOCH_MAX, RecordsGone, RecordsLarge, Source
 from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
@@ -115,6 +115,7 @@ class DeadLetters:
                 effect.deliveries[at:stop],
                 effect.reasons[at:stop],
                 effect.members[at:stop],
+                effect.epoch,
             )
             async with self._parts:
                 if queue is None:
@@ -137,7 +138,7 @@ class DeadLetters:
             return [False] * count
         try:
             if queue.copies:
-                found, count = await self._found(group, source, part.offsets)
+                found, count = await self._found(group, source, part)
         except UpstreamError as error:
             self._not_written(group, queue.topic, count, str(error))
             return [False] * count
@@ -165,7 +166,7 @@ class DeadLetters:
         if self._closed:
             return [False] * len(part.offsets)
         try:
-            found, count = await self._found(group, source, part.offsets)
+            found, count = await self._found(group, source, part)
         except UpstreamError as error:
             self._not_written(group, topic, len(part.offsets), str(error))
             return [False] * len(part.offsets)
@@ -181,16 +182,20 @@ class DeadLetters:
         return [written.get(offset, True) for offset in part.offsets[:count]]
 
     async def _found(
-        self, group: str, source: Source, offsets: list[int]
+        self, group: str, source: Source, part: WriteDeadLetters
     ) -> tuple[dict[int, Record], int]:
         """The records of the first `count` offsets that still exist, and that count: fewer offsets
-        than were asked for if their records are large. Raises UpstreamError.
+        than were asked for if their records are large. Raises RecordsReplaced, UpstreamError.
         """
+        offsets = part.offsets
         wanted, count = offsets, len(offsets)
+        epoch_max = part.epoch if part.epoch >= 0 else EPOCH_MAX
         while wanted:
             bytes_max = DEAD_LETTER_PART_BYTES_MAX if len(wanted) > 1 else NO_BYTES_MAX
             try:
-                data = await self._records.bytes_for(source, wanted, len(wanted), bytes_max)
+                data = await self._records.bytes_for(
+                    source, wanted, len(wanted), bytes_max, epoch_max
+                )
             except RecordsLarge as large:
                 wanted = wanted[: max(1, large.fitting)]
                 count = offsets.index(wanted[-1]) + 1

@@ -35,7 +35,7 @@ class FailingReads:
         if topic not in self._by_topic:
             log.warning("reading_stopped", topic=topic, error=code, reason=reason)
         why = f"offset {place.position}: {reason} ({error_name(code)})"
-        self._by_topic.setdefault(topic, {})[place] = Unreadable(why, end)
+        self._by_topic.setdefault(topic, {})[_of_any_epoch(place)] = Unreadable(why, end)
 
     def over(self, place: FetchPosition) -> None:
         """The place was read, or nobody wants to read there any more."""
@@ -43,7 +43,11 @@ class FailingReads:
         failing = self._by_topic.get(topic)
         if failing is None:
             return
-        failing.pop(place, None)
+        failing.pop(_of_any_epoch(place), None)
         if not failing:
             del self._by_topic[topic]
             log.info("reading_again", topic=topic)
+
+
+def _of_any_epoch(place: FetchPosition) -> FetchPosition:
+    return FetchPosition(place.source, place.position)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.limits import LONG_STEP_BYTES
-from gateway.core.reading.cache import BatchCache, Cut, Source
+from gateway.core.reading.cache import EPOCH_MAX, BatchCache, Cut, RecordsReplaced, Source
 from gateway.core.reading.fetch_messages import Damages, Records
 from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.long_bytes import LongBytes
@@ -59,14 +59,20 @@ class ReadRecords:
         return self._mean_bytes.get(source, MEAN_RECORD_BYTES)
 
     async def bytes_for(
-        self, source: Source, offsets: list[int], records_max: int, bytes_max: int = NO_BYTES_MAX
+        self,
+        source: Source,
+        offsets: list[int],
+        records_max: int,
+        bytes_max: int = NO_BYTES_MAX,
+        epoch_max: int = EPOCH_MAX,
     ) -> bytes | LongBytes:
         """Batches with exactly these records (ascending), each of at most `records_max`. Records
-        that have left the cache are read again. Raises RecordsGone, RecordsLarge, UpstreamError.
+        that have left the cache are read again. They are of no later leader epoch than `epoch_max`.
+        Raises RecordsGone, RecordsLarge, RecordsReplaced, UpstreamError.
         """
         if self.cache.is_long(source, offsets):
             await self._long_turn()
-        ready = self.cache.slices(source, offsets, records_max, bytes_max)
+        ready = self.cache.slices(source, offsets, records_max, bytes_max, epoch_max)
         if ready is not None:
             return ready
         out = Cut(offsets, records_max, bytes_max)
@@ -74,8 +80,12 @@ class ReadRecords:
             piece = self.cache.piece(source, offset)
             if piece is not None:
                 end, batch = piece.end, piece.batch
+                if piece.epoch > epoch_max:
+                    raise RecordsReplaced
             else:
                 end, batch = await self._refetches.piece(source, offset)
+                if batch is not None and batch.leader_epoch > epoch_max:
+                    raise RecordsReplaced
                 if batch is not None and batch.size > LONG_STEP_BYTES:
                     await self._long_turn()
             out.add(end, batch)
@@ -86,10 +96,11 @@ class ReadRecords:
         async with self._long:
             await asyncio.sleep(0)
 
-    async def keep(self, place: FetchPosition, answer: Message) -> int:
-        """Puts the records of an answer into the cache and returns the position behind them. Many
-        records take several turns of the event loop. The answer's own bytes, which may be 90 MB,
-        are let go before, unless they are one long batch. Raises CorruptBatch.
+    async def keep(self, place: FetchPosition, answer: Message) -> tuple[int, int]:
+        """Puts the records of an answer into the cache and returns the position behind them, and
+        the leader epoch of the last one (-1: not known, or there is none). Many records take
+        several turns of the event loop. The answer's own bytes, which may be 90 MB, are let go
+        before, unless they are one long batch. Raises CorruptBatch.
         """
         source = place.source
         committed = source.isolation == READ_COMMITTED
@@ -101,16 +112,16 @@ class ReadRecords:
         batches = await self._scanned(place, answer["Records"] or b"")
         answer["Records"] = None
         if not batches:
-            return place.position
-        end = batches[-1].last_offset + 1
+            return place.position, -1
+        end, epoch = batches[-1].last_offset + 1, batches[-1].leader_epoch
         committed_batches = committed_of(batches, answer, source.isolation)
         visible = [batch for batch in committed_batches if batch.count]
         if visible:
             records = sum(batch.count for batch in visible)
             self._mean_bytes[source] = 1 + sum(len(batch.body) for batch in visible) // records
-        for _ in self.cache.adding(source, place.position, visible, end):
+        for _ in self.cache.adding(source, place.position, visible, end, epoch):
             await asyncio.sleep(0)
-        return end
+        return end, epoch
 
     async def _scanned(self, place: FetchPosition, records: Records) -> list[Batch]:
         """Raises CorruptBatch."""

@@ -17,8 +17,13 @@ import structlog
 
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import RETRY_BASE_MS
-from gateway.core.reading.cache import Source
-from gateway.core.reading.fetch_messages import end_of_first, shortest_first, why_unplaced
+from gateway.core.reading.cache import EPOCH_MAX, Source
+from gateway.core.reading.fetch_messages import (
+    divergence,
+    end_of_first,
+    shortest_first,
+    why_unplaced,
+)
 from gateway.core.reading.fetching import (
     Fetch,
     FetchPosition,
@@ -53,10 +58,15 @@ _LASTING = (
 Sink = Callable[[ReadResult], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Wish:
+    """Records of a later leader epoch than `epoch_max` may belong to another log than those that
+    the sink has: they have to come from a fetch that asks for its place.
+    """
+
     place: FetchPosition
     offsets_max: int
+    epoch_max: int
 
 
 class Reader:
@@ -80,16 +90,19 @@ class Reader:
 
     # --------------------------------------------------------------------------------------- wishes
 
-    def read_on(self, source: Source, position: int, offsets_max: int, sink: Sink) -> None:
+    def read_on(
+        self, source: Source, position: int, offsets_max: int, sink: Sink, epoch: int = -1
+    ) -> None:
         """Reads one result that is not empty for `sink`, from `position` on, at most
-        `offsets_max` offsets. The result comes later, never at once.
+        `offsets_max` offsets. `epoch`: as in FetchPosition. The result comes later, never at once.
 
         A second wish of the sink for this partition replaces the first.
         """
         assert offsets_max > 0
-        place = FetchPosition(source, position)
+        place = FetchPosition(source, position, epoch)
         self._withdraw(source, sink)
-        self._wishes[source, sink] = _Wish(place, offsets_max)
+        epoch_max = epoch if epoch >= 0 else EPOCH_MAX
+        self._wishes[source, sink] = _Wish(place, offsets_max, epoch_max)
         self._sinks_at.setdefault(place, {})[sink] = None
         self._floors.setdefault(source, {}).setdefault(sink, position)
         self._serve_soon(source, sink)
@@ -165,14 +178,14 @@ class Reader:
             return
         columns = self.records.cache.columns(source, wish.place.position, wish.offsets_max)
         bounds = self.records.bounds_of(source)
-        if columns is None:
+        if columns is None or columns.epoch > wish.epoch_max:
             at_end = wish.place.position == bounds.end
             self._schedule.want(wish.place, at_end=at_end)
             self._wake(source.tp)
             return
         self._withdraw(source, sink)
         found = (columns.start, columns.end, columns.offsets, columns.keys)
-        sink(ReadResult(*found, bounds.start, bounds.end))
+        sink(ReadResult(*found, bounds.start, bounds.end, epoch=columns.epoch))
 
     def _leader(self, tp: TopicPartition) -> int | None:
         return leader_of(self._upstream.topology, tp)
@@ -225,25 +238,30 @@ class Reader:
 
     async def _fetched(self, place: FetchPosition, answer: Message) -> None:
         code = answer["ErrorCode"]
+        parted = divergence(answer)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._out_of_range(place)
+        elif parted is not None:
+            self._diverged(place, *parted)
         elif code != 0:
             self._failed(place, code, "answer to a fetch")
         else:
             try:
-                end = await self.records.keep(place, answer)
+                end, epoch = await self.records.keep(place, answer)
             except TooLargeBatch as error:
                 self._failed(place, error.code, str(error), end_of_first(answer["Records"]))
             except CorruptBatch as error:
                 self._failed(place, error.code, str(error))
             else:
-                self._moved_on(place, end)
+                self._moved_on(place, end, epoch)
 
-    def _moved_on(self, place: FetchPosition, end: int) -> None:
+    def _moved_on(self, place: FetchPosition, end: int, epoch: int) -> None:
         self.failing.over(place)
         if end > place.position:
             self._schedule.read(place)
             for sink in self._sinks_at.get(place, ()):
+                wish = self._wishes[place.source, sink]
+                wish.epoch_max = max(wish.epoch_max, epoch)
                 self._serve_soon(place.source, sink)
         else:
             bounds = self.records.bounds_of(place.source)
@@ -260,12 +278,20 @@ class Reader:
             self._failed(place, ErrorCode.NETWORK_EXCEPTION, str(error))
             return
         self.records.bounds[place.source] = LogBounds(log_start, log_end)
-        if log_start <= place.position <= log_end:
+        if log_start <= place.position <= log_end and place.epoch >= 0:
+            self._diverged(place, place.position, -1)  # no leader has got to that epoch
+        elif log_start <= place.position <= log_end:
             self._failed(place, ErrorCode.OFFSET_NOT_AVAILABLE, "the leader lags behind")
         else:
             self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def _report(self, place: FetchPosition, code: int) -> None:
+    def _diverged(self, place: FetchPosition, end: int, epoch: int) -> None:
+        self.records.cache.forget_from(place.source, end)
+        self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE, diverged_at=end, epoch=epoch)
+
+    def _report(
+        self, place: FetchPosition, code: int, *, diverged_at: int = -1, epoch: int = -1
+    ) -> None:
         """The final word on a place, to all its sinks."""
         self._schedule.read(place)
         self.failing.over(place)
@@ -278,7 +304,9 @@ class Reader:
         )
         for sink in sinks:
             self._withdraw(place.source, sink)
-            sink(ReadResult(position, position, [], [], bounds.start, bounds.end, code))
+            result = ReadResult(position, position, [], [], bounds.start, bounds.end, code)
+            result.epoch, result.diverged_at = epoch, diverged_at
+            sink(result)
 
     def _failed(self, place: FetchPosition, code: int, reason: str, end: int = -1) -> None:
         """`end`: behind a batch that is too large; its readers may give it up."""

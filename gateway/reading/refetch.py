@@ -46,7 +46,7 @@ class Refetches:
         upstream: Upstream,
         cache: BatchCache,
         counts: ReaderCounts,
-        keep: Callable[[FetchPosition, Message], Awaitable[int]],
+        keep: Callable[[FetchPosition, Message], Awaitable[tuple[int, int]]],
     ) -> None:
         self._upstream = upstream
         self._cache = cache

@@ -46,6 +46,7 @@ class Commit:
     tp: TopicPartition
     offset: int
     metadata: str
+    leader_epoch: int = -1  # of the last record that the commit knows of; -1 = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,7 @@ class Commits:
             entry = {
                 "PartitionIndex": commit.tp.partition,
                 "CommittedOffset": commit.offset,
+                "CommittedLeaderEpoch": commit.leader_epoch,
                 "CommittedMetadata": commit.metadata,
             }
             by_topic.setdefault(topic, []).append(entry)

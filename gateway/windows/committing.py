@@ -173,6 +173,7 @@ class Committer:
                     settled_ms=state.settled_ms,
                     chars_max=chars_max,
                 ),
+                state.epoch,
             )
             for window, state in states
         ]

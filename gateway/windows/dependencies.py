@@ -11,7 +11,7 @@ from dispatcher.core.hold import Hold
 from dispatcher.core.steps import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, WindowStore
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.reading.cache import Source
+from gateway.core.reading.cache import EPOCH_MAX, Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.wire.long_bytes import LongBytes
@@ -30,9 +30,16 @@ class LogReader(Protocol):
     """gateway/reading/reader.py."""
 
     def read_on(
-        self, source: Source, position: int, offsets_max: int, sink: Callable[[ReadResult], None]
+        self,
+        source: Source,
+        position: int,
+        offsets_max: int,
+        sink: Callable[[ReadResult], None],
+        epoch: int,
     ) -> None:
-        """Reads one result for `sink`, later. Replaces the sink's earlier wish."""
+        """Reads one result for `sink`, later. Replaces the sink's earlier wish. `epoch`: of the
+        record before `position`.
+        """
 
     def stop(self, source: Source, sink: Callable[[ReadResult], None]) -> None: ...
 
@@ -47,9 +54,14 @@ class Records(Protocol):
     def mean_record_bytes(self, source: Source) -> int: ...
 
     async def bytes_for(
-        self, source: Source, offsets: list[int], records_max: int, bytes_max: int
+        self,
+        source: Source,
+        offsets: list[int],
+        records_max: int,
+        bytes_max: int,
+        epoch_max: int = EPOCH_MAX,
     ) -> bytes | LongBytes:
-        """Raises RecordsGone, RecordsLarge, UpstreamError."""
+        """Raises RecordsGone, RecordsLarge, RecordsReplaced, UpstreamError."""
         ...
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from dispatcher.core.steps import Snapshot
-from dispatcher.core.stored.cut import cut
+from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import reconciled
 from dispatcher.store.base import Fence, StoreError, WindowKey
 from gateway.core.cluster.topology import TopicPartition
@@ -50,44 +50,60 @@ async def load(
     *,
     reliable: bool,
     partitions: int,
-    cut_at: int | None,
+    cut: Cut | None,
 ) -> Loaded:
-    """`partitions`: of the topic, when the window was opened. `cut_at`: the log has lost its
-    records from this offset on. Raises StoreError, UpstreamError.
+    """`partitions`: of the topic, when the window was opened. `cut`: what the log has lost. Raises
+    StoreError, UpstreamError.
     """
 
     async def fresh() -> _Found:
         return await _fresh(dependencies, key, partition, partitions=partitions, reliable=reliable)
 
     if not reliable:
-        found = _cut(await fresh(), cut_at)
+        found = _cut(await fresh(), cut)
         await dependencies.forget_stored(key)
         origin = max(unstored_fence(dependencies.now_ms()), found.origin)
-        return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), found.snapshot)
+        snapshot = _with_epoch(dependencies, partition, found.snapshot)
+        return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), snapshot)
     claimed = await dependencies.store.claim(
         key, dependencies.owner, dependencies.owners.generation
     )
     stored = claimed.snapshot
     if stored is None:
-        found = _cut(await fresh(), cut_at)
+        found = _cut(await fresh(), cut)
     else:
         if not dependencies.begun_topics.seen(key.group, key.topic_id):
             await _begun_with(dependencies, key, partitions, reliable=True)
         found = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
-        found = _cut(found, cut_at)
+        found = _cut(found, cut)
         if found.snapshot is stored:
             settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
-            return Loaded(claimed.fence, claimed.origin, settled_ms, stored)
+            snapshot = _with_epoch(dependencies, partition, stored)
+            return Loaded(claimed.fence, claimed.origin, settled_ms, snapshot)
     origin = max(claimed.next_origin, found.origin)
-    await dependencies.store.create(key, claimed.fence, found.snapshot, origin=origin)
-    return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), found.snapshot)
+    snapshot = _with_epoch(dependencies, partition, found.snapshot)
+    await dependencies.store.create(key, claimed.fence, snapshot, origin=origin)
+    return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), snapshot)
 
 
-def _cut(found: _Found, cut_at: int | None) -> _Found:
+def _with_epoch(
+    dependencies: Dependencies, partition: TopicPartition, snapshot: Snapshot
+) -> Snapshot:
+    """A window that has read nothing, or whose epoch nobody wrote down, knows at least of no record
+    of a later epoch than the leader's.
+    """
+    topic = dependencies.upstream.topology.topics.get(partition.topic)
+    if snapshot.epoch >= 0 or topic is None or topic.topic_id != partition.topic_id:
+        return snapshot
+    info = topic.partitions.get(partition.partition)
+    return snapshot if info is None else replace(snapshot, epoch=info.leader_epoch)
+
+
+def _cut(found: _Found, cut: Cut | None) -> _Found:
     """A window that is cut begins another incarnation, as one that was set to another position:
     an older commit knows of records that the log has no more.
     """
-    return found if cut_at is None else replace(found, snapshot=cut(found.snapshot, cut_at))
+    return found if cut is None else replace(found, snapshot=cut_at(found.snapshot, cut))
 
 
 def unstored_fence(now_ms: int) -> Fence:
@@ -119,7 +135,7 @@ async def _with_commit(
     settled, said_origin = read_commit(committed.offset, committed.metadata)
     if settled is None:
         return _Found(stored)
-    said = Snapshot(committed.offset, settled)
+    said = Snapshot(committed.offset, settled, epoch=committed.leader_epoch)
     snapshot = reconciled(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
     if behind and snapshot is not stored:
@@ -151,7 +167,8 @@ async def _fresh(
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
         origin, settled_ms = read_times(committed.offset, committed.metadata)
-        snapshot = Snapshot(committed.offset, _settled_behind(committed, group, partition))
+        behind = _settled_behind(committed, group, partition)
+        snapshot = Snapshot(committed.offset, behind, epoch=committed.leader_epoch)
         return _Found(snapshot, origin, settled_ms)
     # The start is decided once, by the present settings in Kafka.
     section = await dependencies.settings.learn(group)

@@ -38,6 +38,7 @@ from dispatcher.core.model import (
     Event,
     Member,
     MemberId,
+    NotSent,
     RecordsRead,
     Ticked,
 )
@@ -54,6 +55,7 @@ from dispatcher.core.steps import (
 from dispatcher.store.base import WindowKey
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.cache import EPOCH_MAX, RecordsReplaced
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.dependencies import Dependencies
@@ -231,7 +233,9 @@ class Window:
                 ready = [str(one) for one in members]
                 self._dependencies.ready.wake(self.key.group, ready)
             case ReadOn(position=position, offsets_max=ahead):
-                self._dependencies.reader.read_on(self.source, position, ahead, self.on_read)
+                core = self.life.core
+                epoch = -1 if core is None else core.epoch
+                self._dependencies.reader.read_on(self.source, position, ahead, self.on_read, epoch)
             case ForgetBelow(offset=offset):
                 self._forget_below(offset)
             case WriteDeadLetters():
@@ -240,6 +244,25 @@ class Window:
                 self.post(event)
             case _:
                 assert_never(effect)
+
+    @property
+    def epoch_max(self) -> int:
+        """No record of the window is of a later leader epoch."""
+        core = self.life.core
+        return EPOCH_MAX if core is None or core.epoch < 0 else core.epoch
+
+    async def replaced(self, given_back: NotSent) -> None:
+        """Other records have taken the offsets of some of this window's, which were to be sent: it
+        is loaded and read again, and finds where they begin.
+        """
+        try:
+            await self.ask(given_back)
+        except WindowUnavailable:
+            return  # it is loaded again anyway
+        self._read_again()
+
+    def _read_again(self) -> None:
+        self.fail(WindowUnavailable("the log has lost some of its records"))
 
     def _forget_below(self, offset: int) -> None:
         """Not for every few records that are settled, unless nothing is left behind them."""
@@ -315,6 +338,9 @@ class Window:
                 effect,
                 section.dead_letter_queue,
             )
+        except RecordsReplaced:
+            self._read_again()
+            return
         except Exception:  # The records stay held and are tried again, as after any failure.
             log.exception("dead_letters_failed", window=repr(self))
             durable = [False] * len(effect.offsets)

@@ -9,6 +9,7 @@ import structlog
 
 from dispatcher.core.life.commands import Failure, Load, Pause
 from dispatcher.core.life.states import LifeState
+from dispatcher.core.stored.cut import Cut
 from dispatcher.store.base import StoreError
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
@@ -25,8 +26,8 @@ async def run_window(window: Window, dependencies: Dependencies) -> None:
     work = await window.work.get()
     while work is not None:
         match work:
-            case Load(cut_at=cut_at):
-                await _load(window, dependencies, cut_at)
+            case Load(cut=cut):
+                await _load(window, dependencies, cut)
                 work = await window.work.get()
             case Pause(wait_ms=wait_ms):
                 work = await _pause(window, wait_ms)
@@ -43,7 +44,7 @@ async def _pause(window: Window, wait_ms: int) -> Load | Pause | None:
     return await window.work.get()
 
 
-async def _load(window: Window, dependencies: Dependencies, cut_at: int | None) -> None:
+async def _load(window: Window, dependencies: Dependencies, cut: Cut | None) -> None:
     try:
         async with dependencies.loads.turn(window.asked_by):
             await dependencies.settings.known(window.key.group)
@@ -53,7 +54,7 @@ async def _load(window: Window, dependencies: Dependencies, cut_at: int | None) 
                 window.partition,
                 reliable=window.section.reliable,
                 partitions=window.partitions,
-                cut_at=cut_at,
+                cut=cut,
             )
         window.go_up(loaded)
     except (StoreError, UpstreamError) as error:

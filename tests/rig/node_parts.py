@@ -5,6 +5,7 @@ the virtual loop's clock. No part decides anything by itself: the test says it.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -19,11 +20,12 @@ from gateway.config.file import Config
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, TopicPartition, Topology
-from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source
+from gateway.core.reading.cache import EPOCH_MAX, RecordsGone, RecordsLarge, RecordsReplaced, Source
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
+from gateway.core.wire.errors import ErrorCode
 from gateway.group_log import GroupLog
 from gateway.members.begun_topics import BegunTopics
 from gateway.members.evictions import Evictions
@@ -72,8 +74,10 @@ class ScriptedLog:
 
     def __init__(self) -> None:
         self.records: dict[int, list[bytes | None]] = {}
+        # The leaders of each partition, in the order of their epochs, as the first offset of each.
+        self.leaders: dict[int, list[int]] = {}
         self.starts: dict[int, int] = {}
-        self.wishes: dict[tuple[int, Sink], tuple[int, int]] = {}  # (partition, sink)
+        self.wishes: dict[tuple[int, Sink], tuple[int, int, int]] = {}  # (partition, sink)
         self.gone: set[int] = set()  # offsets that cannot be read again
         self.failure: UpstreamError | None = None
         self.troubles: dict[int, Unreadable] = {}  # by partition, as operators see them
@@ -89,29 +93,62 @@ class ScriptedLog:
     def end(self, partition: int = 0) -> int:
         return len(self.records.get(partition, ()))
 
+    def elect(self, end: int, partition: int = 0) -> None:
+        """Another leader, which has the log up to `end`."""
+        del self.records.setdefault(partition, [])[end:]
+        leaders = self.leaders.setdefault(partition, [0])
+        leaders[:] = [min(first, end) for first in leaders] + [end]
+        self.serve()
+
+    def epoch_at(self, offset: int, partition: int = 0) -> int:
+        return bisect_right(self.leaders.get(partition, [0]), offset) - 1
+
+    def _parted(self, partition: int, position: int, epoch: int) -> tuple[int, int] | None:
+        """As Kafka finds it: where the log parts from the one that was read; the epoch there."""
+        leaders = self.leaders.get(partition, [0])
+        if epoch < 0 or epoch >= len(leaders) or len(leaders) == 1:
+            return None
+        end = leaders[epoch + 1] if epoch + 1 < len(leaders) else self.end(partition)
+        before = self.epoch_at(end - 1, partition) if end else epoch
+        known = epoch if leaders[epoch] < end or epoch + 1 == len(leaders) else before
+        return (end, known) if known < epoch or end < position else None
+
     def serve(self) -> None:
         """Meets every wish that can be met, from the event loop as the reader does."""
-        for (partition, sink), (position, offsets_max) in list(self.wishes.items()):
+        for (partition, sink), (position, offsets_max, epoch) in list(self.wishes.items()):
             end = min(self.end(partition), position + offsets_max)
-            if end > position:
+            if (parted := self._parted(partition, position, epoch)) is not None:
                 del self.wishes[partition, sink]
+                code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+                found = ReadResult(position, position, [], [], 0, self.end(partition), code)
+                found.diverged_at, found.epoch = parted
+                asyncio.get_running_loop().call_soon(sink, found)
+            elif end > position:
+                del self.wishes[partition, sink]
+                epoch = self.epoch_at(position, partition)
+                later = self.leaders.get(partition, [0])[epoch + 1 :]
+                end = min([end, *later])
                 keys = self.records[partition][position:end]
                 start = self.starts.get(partition, 0)
-                read = ReadResult(position, end, list(range(position, end)), keys, start, end)
+                offsets = list(range(position, end))
+                read = ReadResult(position, end, offsets, keys, start, self.end(partition))
+                read.epoch = epoch
                 asyncio.get_running_loop().call_soon(sink, read)
 
     def refuse(self, error: int, *, partition: int = 0, log_end: int = 0) -> None:
         """The reader's last word on the wishes for a partition."""
-        for (place, sink), (position, _) in list(self.wishes.items()):
+        for (place, sink), (position, *_) in list(self.wishes.items()):
             if place == partition:
                 del self.wishes[place, sink]
                 start = self.starts.get(partition, 0)
                 sink(ReadResult(position, position, [], [], start, log_end, error))
 
-    def read_on(self, source: Source, position: int, offsets_max: int, sink: Sink) -> None:
+    def read_on(
+        self, source: Source, position: int, offsets_max: int, sink: Sink, epoch: int
+    ) -> None:
         assert offsets_max > 0
         assert source.isolation in (0, 1)
-        self.wishes[source.tp.partition, sink] = (position, offsets_max)
+        self.wishes[source.tp.partition, sink] = (position, offsets_max, epoch)
         asyncio.get_running_loop().call_soon(self.serve)
 
     def stop(self, source: Source, sink: Sink) -> None:
@@ -135,6 +172,7 @@ class ScriptedLog:
         offsets: list[int],
         records_max: int,
         bytes_max: int,
+        epoch_max: int = EPOCH_MAX,
     ) -> bytes:
         """Not Kafka's bytes: the offsets, for a test to read back."""
         assert source.isolation in (0, 1)
@@ -144,6 +182,8 @@ class ScriptedLog:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
+        if any(self.epoch_at(offset, source.tp.partition) > epoch_max for offset in offsets):
+            raise RecordsReplaced
         if lost := [offset for offset in offsets if offset in self.gone]:
             raise RecordsGone(lost)
         parts = [b"%d-%d" % (source.tp.partition, offset) for offset in offsets]
@@ -218,7 +258,7 @@ class ScriptedCommits:
             return [self.errors.pop(0)] * len(commits)
         for commit in commits:
             place = (group, commit.tp.partition)
-            self.committed[place] = Committed(commit.offset, -1, commit.metadata)
+            self.committed[place] = Committed(commit.offset, commit.leader_epoch, commit.metadata)
         return [0] * len(commits)
 
 

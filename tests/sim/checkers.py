@@ -141,7 +141,10 @@ class Checkers:
         self.failed.clear()
         self.not_before_ms.clear()
         self.holds.clear()
-        self._committed_to = min(self._committed_to, snapshot.cursor)
+        self.back_to(snapshot.cursor)
+
+    def back_to(self, position: int) -> None:
+        self._committed_to = min(self._committed_to, position)
         self._settled_of_key.clear()
 
     def write_file(self) -> None:
@@ -162,8 +165,7 @@ class Checkers:
         self.holds.clear()
         for hold in self.file.holds_left(known):
             self.holds.put(hold)
-        self._committed_to = min(self._committed_to, snapshot.cursor)
-        self._settled_of_key.clear()
+        self.back_to(snapshot.cursor)
 
     def rebuilt(self, cursor: int, front: int, settled: set[int]) -> None:
         """Another core, which has read nothing yet."""
@@ -199,7 +201,8 @@ class Checkers:
 
     def _check_joined(self, effect: Delivered) -> None:
         """PIP-282: nothing behind where it joined before the cursor has passed that."""
-        if self.policy.join_policy is not JoinPolicy.LAST_SENT or not effect.offsets:
+        known = self.log.lost_from is None  # else what was sent last is not in the log
+        if self.policy.join_policy is not JoinPolicy.LAST_SENT or not effect.offsets or not known:
             return
         least, most = self.joined.get(effect.member_id, (-1, -1))
         if self.cursor <= least and effect.offsets[-1] > most:
@@ -379,7 +382,7 @@ class Checkers:
             harmless = kind is AckType.GAP and (
                 offset not in self.log.records or offset in self.causes
             )
-            if not harmless and offset not in self.log.gone:
+            if not harmless and offset not in self.log.gone and offset >= self.log.start:
                 raise CheckFailure("AckFencing", f"{kind.name} of {offset} by {member}/{session}")
             return
         if kind is AckType.RENEW:

@@ -22,6 +22,7 @@ class CommittedOffset:
     def __init__(self) -> None:
         self.offset = 0
         self.metadata = encode(0, [])
+        self.epoch = -1
         self.elsewhere: Snapshot | None = None  # set by somebody else, and not taken up yet
 
     @property
@@ -30,7 +31,8 @@ class CommittedOffset:
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.offset, decode(self.offset, self.metadata) or [])
+        settled = decode(self.offset, self.metadata) or []
+        return Snapshot(self.offset, settled, epoch=self.epoch)
 
     def reconciled(self, claimed: Claimed, *, reliable: bool) -> Snapshot:
         """As gateway/windows/loading.py."""
@@ -47,10 +49,13 @@ class CommittedOffset:
     def write(self, state: CommitState) -> None:
         if self.elsewhere is not None:
             raise CheckFailure("PositionSetElsewhere", f"{state} is written over {self.elsewhere}")
-        self._set(state.cursor, state.settled, state.origin)
+        self._set(state.cursor, state.settled, state.origin, state.epoch)
 
-    def _set(self, offset: int, settled: list[tuple[int, int]], origin: int) -> None:
+    def _set(
+        self, offset: int, settled: list[tuple[int, int]], origin: int, epoch: int = -1
+    ) -> None:
         self.offset = offset
+        self.epoch = epoch
         self.metadata = encode(offset, settled, origin=origin)
 
     def set_elsewhere(self, log: Log, rng: Random, policy: Policy, origin: int) -> None:

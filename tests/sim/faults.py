@@ -24,6 +24,7 @@ class Faults:
     store_flush: float = 0.0  # per second
     store_set_back: float = 0.0  # per second: it comes back as it was some seconds before
     truncate: float = 0.0  # per second
+    elect: float = 0.0  # per second: the log has another leader, which may lack its last records
     compact: float = 0.0  # per second: takes a record away
     recreate: float = 0.0  # per second: the topic is deleted and created again
     grow: float = 0.0  # per second: a partition is added
@@ -60,6 +61,7 @@ _STRONGEST = {
     "store_flush": 0.1,
     "store_set_back": 0.2,
     "truncate": 0.1,
+    "elect": 0.3,
     "compact": 0.3,
     "recreate": 0.05,
     "grow": 0.1,

@@ -66,7 +66,7 @@ def test_every_event_change_effect_and_notice_occurs() -> None:
     kinds = {kind.__name__ for union in (Event, Change, Effect) for kind in get_args(union)}
     expected = (kinds - {Noticed.__name__}) | {notice.name for notice in Notice}
     expected |= {"Recreated", "Grown", "Retuned", "Refiltered", "SetBack", "Merged"}
-    expected |= {"KafkaAway", "SetElsewhere", "Overtaken", "LeftMemory"}
+    expected |= {"Elected", "TailLost", "KafkaAway", "SetElsewhere", "Overtaken", "LeftMemory"}
     assert expected - set(seen) == set()
 
 

@@ -1,4 +1,10 @@
-"""The simulated partition: a log with holes, that grows, is compacted and truncated."""
+"""The simulated partition: a log with holes, that grows, is compacted and truncated, and whose next
+leader may lack its last records.
+
+The checkers judge by `records`, which is all that the log has. If it has lost records that the
+window still knows of, then what is at their offsets now is not judged until the window has
+forgotten them (`found_out`).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +13,25 @@ from dispatcher.core.model import Key
 
 class Log:
     def __init__(self) -> None:
+        self.stored: dict[int, Key] = {}  # as a fetch finds it
         self.records: dict[int, Key] = {}
         self.start = 0
         self.end = 0
-        self.gone: set[int] = set()  # compacted or truncated: nobody is owed them any more
+        self.gone: set[int] = set()  # compacted, truncated or lost: nobody is owed them any more
         self.of_key: dict[bytes, list[int]] = {}
         self.keyless: list[int] = []
+        self.epochs = [(0, 0)]  # of the leaders, and where each begins
+        self.lost_from: int | None = None  # from there on the window knows of lost records
+
+    @property
+    def epoch(self) -> int:
+        return self.epochs[-1][0]
 
     def append(self, key: Key) -> int:
         offset = self.end
-        self.records[offset] = key
-        if key is None:
-            self.keyless.append(offset)
-        else:
-            self.of_key.setdefault(key, []).append(offset)
+        self.stored[offset] = key
+        if self.lost_from is None:
+            self._show(offset, key)
         self.end += 1
         return offset
 
@@ -29,17 +40,70 @@ class Log:
 
     def remove(self, offset: int) -> None:
         """Compaction."""
-        if offset in self.records:
-            del self.records[offset]
-            self.gone.add(offset)
+        self.stored.pop(offset, None)
+        self._hide(offset)
 
     def truncate(self, start: int) -> None:
-        for offset in [o for o in self.records if o < start]:
+        for offset in [o for o in self.stored if o < start]:
             self.remove(offset)
         self.start = max(self.start, start)
         self.end = max(self.end, start)
+        begun = [(epoch, max(first, start)) for epoch, first in self.epochs]
+        behind = [first for _, first in begun[1:]] + [self.end + 1]
+        self.epochs = [
+            one for one, next_first in zip(begun, behind, strict=True) if next_first > start
+        ]
+
+    def elect(self, end: int) -> None:
+        """Another leader, which has the log up to `end`."""
+        epoch = self.epoch + 1
+        for offset in [o for o in self.stored if o >= end]:
+            self.remove(offset)
+        self.end = end
+        self.epochs = [(before, first) for before, first in self.epochs if first < end]
+        self.epochs.append((epoch, end))
 
     def read(self, start: int, end: int) -> tuple[list[int], list[Key]]:
-        records = self.records
-        offsets = [offset for offset in range(start, end) if offset in records]
-        return offsets, [records[offset] for offset in offsets]
+        offsets = [offset for offset in range(start, end) if offset in self.stored]
+        return offsets, [self.stored[offset] for offset in offsets]
+
+    def epoch_at(self, offset: int) -> int:
+        return max(epoch for epoch, first in self.epochs if first <= max(offset, self.start))
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """As a broker knows it: the end of the log's records of no later epoch, and the last such
+        epoch there is.
+        """
+        end = min([first for later, first in self.epochs if later > epoch], default=self.end)
+        return end, max([one for one, _ in self.epochs if one <= epoch], default=epoch)
+
+    def lost(self, offset: int) -> None:
+        """The window knows of records from `offset` on that are not in the log."""
+        self.lost_from = offset if self.lost_from is None else min(offset, self.lost_from)
+        for known in [o for o in self.records if o >= self.lost_from]:
+            self._hide(known)
+
+    def found_out(self) -> int | None:
+        """The window has forgotten them. Returns from where on; None: there were none."""
+        first, self.lost_from = self.lost_from, None
+        if first is None:
+            return None
+        self.gone = {offset for offset in self.gone if offset < first}
+        self.keyless = [offset for offset in self.keyless if offset < first]
+        for offsets in self.of_key.values():
+            offsets[:] = [offset for offset in offsets if offset < first]
+        for offset in sorted(self.stored):
+            if offset >= first:
+                self._show(offset, self.stored[offset])
+        return first
+
+    def _show(self, offset: int, key: Key) -> None:
+        self.records[offset] = key
+        if key is None:
+            self.keyless.append(offset)
+        else:
+            self.of_key.setdefault(key, []).append(offset)
+
+    def _hide(self, offset: int) -> None:
+        if self.records.pop(offset, self) is not self:
+            self.gone.add(offset)

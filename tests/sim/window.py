@@ -38,6 +38,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, Snapshot, WriteDeadLetters
+from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
@@ -45,6 +46,7 @@ from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
+from tests.sim.lost import diverged, forget, lost_from, with_epoch
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -161,14 +163,16 @@ class Window:
                 answers.append((self.pending.pop(ticket).answer, []))  # a retriable error
             case StopReading():
                 self.wish = None
-            case Load():
-                world.after(world.rng.choice((0, 0, 5, 50)), lambda: self._load(incarnation))
+            case Load(cut=cut):
+                world.after(world.rng.choice((0, 0, 5, 50)), lambda: self._load(incarnation, cut))
             case Pause(wait_ms=wait_ms):
                 world.after(wait_ms, lambda: self._pause_over(incarnation))
             case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
                 pass  # for the cache, or for the log
-            case TailLost():
-                raise CheckFailure("Log", f"no simulated log ends early: {command}")
+            case TailLost(kept_to=kept_to):
+                if self.log.lost_from is None or kept_to < self.log.lost_from:
+                    raise CheckFailure("Log", f"{command}, lost from {self.log.lost_from}")
+                world.note("TailLost")
             case _ if not still:
                 pass
             case Tell(event=event):
@@ -254,24 +258,46 @@ class Window:
         wish = self.wish
         if incarnation != self.incarnation or wish is None or self.core is None:
             return
-        if wish.position >= log.end:
+        now_ms = self.world.now_ms
+        if (cut := diverged(log, wish.position, self.core.epoch)) is not None:
+            self.wish = None
+            self._broken("diverged", self.life.diverged(wish.position, cut, now_ms))
+            return
+        if wish.position == log.end:
             return  # A long poll: `log_grew` answers it.
         self.wish = None
-        now_ms = self.world.now_ms
         if self.last_read is not None and rng.random() < self.world.faults.stale_read:
             self._on_read(replace(self.last_read, now_ms=now_ms))
-        if log.start > wish.position:
+        if not log.start <= wish.position <= log.end:
             place = (wish.position, log.start, log.end)
-            self.perform(self.life.out_of_range(*place, now_ms))
+            self._performs("out of range", self.life.out_of_range(*place, now_ms))
             return
-        end = min(log.end, wish.position + rng.randint(1, wish.offsets_max))
+        epoch = log.epoch_at(wish.position)
+        end = min(log.end_of(epoch)[0], wish.position + rng.randint(1, wish.offsets_max))
         offsets, keys = log.read(wish.position, end)
-        self._on_read(RecordsRead(wish.position, end, offsets, keys, now_ms, log.end))
+        self._on_read(RecordsRead(wish.position, end, offsets, keys, now_ms, log.end, epoch))
+
+    def elect(self, end: int) -> None:
+        """Another leader, which has the log up to `end`; a poll that is out comes back in a
+        while.
+        """
+        known = self.core.known_end if self.core is not None else self.log.end
+        self.log.elect(end)
+        self.log.lost(end)
+        if end >= known:
+            self.log.found_out()
+        self.world.after(self.world.rng.choice((0, 10, 300)), self.log_grew)
 
     def _on_read(self, read: RecordsRead) -> None:
         if self._starts_here(read):
             self.last_read = read
-        self.perform(self.life.records_read(read, self.log.start))
+        self._performs("read", self.life.records_read(read, self.log.start))
+
+    def _performs(self, why: str, commands: list[Command]) -> None:
+        if self.core is None:
+            self._broken(why, commands)
+        else:
+            self.perform(commands)
 
     def _starts_here(self, read: RecordsRead) -> bool:
         return self.core is not None and read.start == self.core.read_position
@@ -353,14 +379,15 @@ class Window:
         if incarnation == self.incarnation:
             self.perform(self.life.pause_over())
 
-    def _load(self, incarnation: int) -> None:
+    def _load(self, incarnation: int, cut: Cut | None) -> None:
         world, gateway = self.world, self.world.gateway
         if incarnation != self.incarnation:
             return
         committed = self.committed.snapshot
         try:
             claimed = gateway.store.claim_now(self.key, "node")
-            snapshot = self.committed.reconciled(claimed, reliable=world.policy.reliable)
+            found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
+            snapshot = found if cut is None else cut_at(found, cut)
             origin = claimed.origin
             if snapshot is not claimed.snapshot:
                 origin = max(claimed.next_origin, self.committed.origin)
@@ -369,9 +396,14 @@ class Window:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
         self.fence = claimed.fence
+        if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
+            self.log.lost(lost)  # what was found out is gone with the store, or set back
         self._judge_loaded(claimed, snapshot, committed)
         if not world.policy.reliable:
-            snapshot = committed
+            snapshot = committed if cut is None else cut_at(committed, cut)
+        snapshot = with_epoch(self.log, snapshot)
+        self._judge_lost(snapshot)
+        if not world.policy.reliable:
             self.unreliable.rebuilt(snapshot)
         self.incarnation += 1
         members = tuple(gateway.members.values())
@@ -390,6 +422,13 @@ class Window:
         self.perform(commands)
         for event in gateway.missed(snapshot):
             self.handle(event)
+
+    def _judge_lost(self, snapshot: Snapshot) -> None:
+        if lost_from(self.log, snapshot) is None:
+            self.last_read = None
+            if (first := self.log.found_out()) is not None:
+                forget(self.checkers, first, snapshot)
+                self.dead_letters = [offset for offset in self.dead_letters if offset < first]
 
     def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
         was_set_back, self.set_back = self.set_back, False

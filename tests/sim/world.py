@@ -205,6 +205,9 @@ class World:
         faults, rng, log = self.faults, self.rng, window.log
         if rng.random() < faults.truncate and log.end > log.start:
             log.truncate(rng.randint(log.start, log.end))
+        if rng.random() < faults.elect:
+            window.elect(max(log.start, log.end - rng.choice((0, 1, 3, 10, 50))))
+            self.note("Elected")
         if rng.random() < faults.compact and log.records:
             log.remove(rng.choice(sorted(log.records)))
 
@@ -297,6 +300,8 @@ class World:
             return False
         for window in self.gateway.windows:
             if window.core is None or window.busy or window.core.cursor != window.log.end:
+                return False
+            if window.log.lost_from is not None:
                 return False
         return True
 

@@ -11,7 +11,7 @@ from dispatcher.core.events.room import room
 from dispatcher.core.model import Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.state import WindowState
-from dispatcher.core.steps import Notice
+from dispatcher.core.steps import EpochMoved, Notice
 
 
 def records_read(state: WindowState, event: RecordsRead) -> None:
@@ -23,6 +23,7 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
     start = window.read_position
     if not state.members or start not in range(event.start, event.end):
         return
+    known_end = max(start, window.known_end)
     offsets = event.offsets
     assert len(offsets) == len(event.keys), "columns of unequal length"
     if state.owners.loads is not None:
@@ -33,6 +34,10 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         start = window.read_position
     if window.front <= start < event.end:
         _read_ahead(state, start, event)
+    # Records that are read again are of an earlier epoch, perhaps, than others of the snapshot.
+    if event.epoch != state.epoch and window.read_position > known_end:
+        state.epoch = event.epoch
+        state.changes.append(EpochMoved(event.epoch))
     if state.provisional:
         read_again(state)
 

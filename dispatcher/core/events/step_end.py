@@ -97,6 +97,7 @@ def _write_dead_letters(state: WindowState, effects: list[Effect]) -> None:
                 deliveries=[retry.deliveries for retry in letters],
                 reasons=[retry.reason for retry in letters],
                 members=[retry.member_id for retry in letters],
+                epoch=state.epoch,
             )
         )
 

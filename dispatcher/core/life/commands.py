@@ -11,6 +11,7 @@ from typing import Final, NewType
 
 from dispatcher.core.model import Event
 from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, WriteDeadLetters
+from dispatcher.core.stored.cut import Cut
 
 Ticket = NewType("Ticket", int)
 NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for
@@ -18,11 +19,11 @@ NO_TICKET: Final = Ticket(0)  # of an event that nobody waits for
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Claim the window and read it, then report `loaded` or `load_failed`. `cut_at`: the log has
-    lost what it had from this offset on; the window is to forget it, too (stored/cut.py).
+    """Claim the window and read it, then report `loaded` or `load_failed`. `cut`: what the log has
+    lost, which the window is to forget.
     """
 
-    cut_at: int | None
+    cut: Cut | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,12 @@ class RetentionPassed:
 
 @dataclass(frozen=True, slots=True)
 class TailLost:
-    """The log has lost its records from `kept_to` on, which is to be logged: `position` was read
-    already (an unclean election, a broker without power, or an offset that was set beyond the end).
-    The window is loaded again without them.
+    """The log has lost the records from `kept_to` to `known_end`, which is to be logged (an unclean
+    election, a broker without power, or an offset that was set beyond the end). The window is
+    loaded again without them.
     """
 
-    position: int
+    known_end: int
     kept_to: int
 
 
@@ -153,3 +154,4 @@ class CommitState:
     origin: int  # of this incarnation (dispatcher/core/stored/reconcile.py)
     # When the last record was settled. Two states that differ in it alone are equal.
     settled_ms: int = field(default=0, compare=False)
+    epoch: int = field(default=-1, compare=False)  # of a leader, as in Snapshot

@@ -59,15 +59,14 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.steps import (
     AckResult,
-    AsideSet,
-    BitsSet,
     Change,
-    CursorMoved,
     Delivered,
     ReadOn,
     Snapshot,
     Step,
+    settles,
 )
+from dispatcher.core.stored.cut import Cut
 
 
 class Entry:
@@ -114,7 +113,7 @@ class WindowLife:
         self._writing: Batch | None = None
         self._reads_stopped = False
         self._forgotten_below: int | None = None
-        self._cut_at: int | None = None
+        self._cut: Cut | None = None
         self.given_up = GivenUp()
         # Deliveries of a batch that may be in the store, and that no client was sent.
         self._unconfirmed: list[Delivered] = []
@@ -142,7 +141,7 @@ class WindowLife:
         if self.state is LifeState.CLOSED:
             return []
         assert self.state is LifeState.LOADING
-        return [Load(self._cut_at)]
+        return [Load(self._cut)]
 
     def loaded(
         self,
@@ -174,7 +173,7 @@ class WindowLife:
         self._commits.alone = False
         self._reliable = policy.reliable
         self.given_up.by_policy(policy)
-        self._cut_at = None
+        self._cut = None
         self._up_since_ms = now_ms
         self._stir()
         if hold is not None:
@@ -202,7 +201,7 @@ class WindowLife:
         self._go(LifeEvent.PAUSE_OVER)
         if self.state is LifeState.CLOSED:
             return []
-        return [Load(self._cut_at)]
+        return [Load(self._cut)]
 
     def look_again(self) -> list[Command]:
         """The group's position may have been set elsewhere: loads the window again, at once."""
@@ -288,7 +287,7 @@ class WindowLife:
             self._stirred = False
         else:
             self._stir()
-        if _settles(step):
+        if settles(step):
             self.settled_ms = event.now_ms
         if isinstance(event, MembersChanged) and not event.members:
             self._commits.alone = False
@@ -317,6 +316,8 @@ class WindowLife:
         core = self.core
         if core is None or read.start != core.read_position:
             return []
+        if 0 <= core.epoch < read.epoch and read.start < core.known_end:
+            return self.diverged(read.start, Cut(read.start, core.epoch), read.now_ms)
         commands: list[Command] = []
         if log_start > core.cursor:
             commands.append(Tell(LogTruncated(log_start, read.now_ms)))
@@ -335,8 +336,17 @@ class WindowLife:
             commands.append(RetentionPassed(core.cursor, log_start))
             commands.append(Tell(LogTruncated(log_start, now_ms)))
             return commands
-        self._cut_at = log_end
-        commands.append(TailLost(position, log_end))
+        return self.diverged(position, Cut(log_end, core.epoch), now_ms)
+
+    def diverged(self, position: int, cut: Cut, now_ms: int) -> list[Command]:
+        """The log is another one than the one that was read up to `position`, or its epochs are."""
+        core = self.core
+        if core is None or position != core.read_position:
+            return []
+        self._cut = cut
+        commands: list[Command] = []
+        if cut.end < core.known_end:
+            commands.append(TailLost(core.known_end, cut.end))
         commands += self.broke(Failure("the log has lost its tail"), now_ms)
         return commands
 
@@ -465,7 +475,8 @@ class WindowLife:
         return Capture(self._commit_state(core), self.version)
 
     def _commit_state(self, core: Core) -> CommitState:
-        return CommitState(core.cursor, core.committed_ranges(), self.origin, self.settled_ms)
+        settled = core.committed_ranges()
+        return CommitState(core.cursor, settled, self.origin, self.settled_ms, core.epoch)
 
     def may_leave(self) -> bool:
         """An idle window can be closed if it is not up, or store and Kafka have it all. O(span)."""
@@ -483,17 +494,3 @@ class WindowLife:
         else:
             assert not self.trouble, f"up, and in trouble: {self.trouble}"
             assert not self._unconfirmed, "the dispatcher was not told"
-
-
-def _settles(step: Step) -> bool:
-    """Whether the event settles records. Records of an unreliable group are settled when they are
-    sent.
-    """
-    for change in step.changes:
-        if isinstance(change, (CursorMoved, BitsSet, AsideSet)):
-            return True
-    if not step.changes:
-        for effect in step.effects:
-            if isinstance(effect, Delivered) and effect.offsets:
-                return True
-    return False

@@ -56,6 +56,7 @@ class WindowState:
         self.stuck_at = NO_OFFSET  # the front that was last reported to hold a full span
         self.persisted_cursor = cursor
         self.persisted_front = cursor
+        self.epoch = -1  # of the last record that was read, as in Snapshot
         self.restored_at_ms: int | None = None  # of the first event
         self.begin()
 

@@ -3,15 +3,34 @@ before it had written what it had acknowledged.
 
 All that is known of the lost records is forgotten. Other records take their offsets, with other
 keys, and are new to the group. What is known of the records that the log has kept stays.
+
+Other records may have taken the offsets before anybody looks. They are told by their leader epoch
+(KIP-320): each leader of a partition has a higher one than those before, so epochs ascend along a
+log, and the window keeps the highest that it has read. Kafka compares that with its log in every
+fetch (`LastFetchedEpoch`), and says where the two logs part. A window that was loaded reads again
+records that it knows; if one of them has a higher epoch, they part there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dispatcher.core.steps import LeaseState, Snapshot
 
 
-def cut(snapshot: Snapshot, end: int) -> Snapshot:
-    """The window as far as the log is kept: before `end`."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The log is another one from `end` on than the one that was read. `epoch`: no record before
+    that is of a later leader epoch; -1 = not known.
+    """
+
+    end: int
+    epoch: int
+
+
+def cut_at(snapshot: Snapshot, cut: Cut) -> Snapshot:
+    """The window as far as its log is kept."""
+    end = cut.end
     leases: list[LeaseState] = []
     for lease in snapshot.leases:
         kept = [offset for offset in lease.offsets if offset < end]
@@ -27,4 +46,5 @@ def cut(snapshot: Snapshot, end: int) -> Snapshot:
         leases,
         [retry for retry in snapshot.retries if retry.offset < end],
         min(snapshot.front, end),
+        cut.epoch,
     )

@@ -58,4 +58,5 @@ def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:
         return stored
     both = state_of(Snapshot(cursor, settled, stored.leases, stored.retries)).snapshot()
     leases = [lease for lease in both.leases if lease.offsets]
-    return Snapshot(cursor, settled, leases, both.retries)
+    epoch = max(stored.epoch, committed.epoch)
+    return Snapshot(cursor, settled, leases, both.retries, epoch=epoch)

@@ -21,6 +21,7 @@ from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
+    EpochMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseState,
@@ -46,6 +47,7 @@ class StoredWindow:
         self.chunks: dict[int, bytearray] = {}
         self.leases: dict[LeaseId, LeaseState] = {}
         self.retries: dict[int, RetryNoted] = {}
+        self.epoch = -1
 
     def apply(self, changes: Sequence[Change]) -> None:  # noqa: C901 - one case each
         for change in changes:
@@ -75,6 +77,8 @@ class StoredWindow:
                 case RetriesForgotten():
                     for offset in change.offsets:
                         self.retries.pop(offset, None)
+                case EpochMoved():
+                    self.epoch = change.epoch
                 case _:
                     assert_never(change)
 
@@ -91,7 +95,8 @@ class StoredWindow:
             )
         leases.reverse()
         retries = [self.retries[o] for o in sorted(self.retries) if not self.is_settled(o)]
-        return Snapshot(self.cursor, self._settled_ranges(), leases, retries, self.front)
+        settled = self._settled_ranges()
+        return Snapshot(self.cursor, settled, leases, retries, self.front, self.epoch)
 
     def is_settled(self, offset: int) -> bool:
         if offset < self.cursor:
@@ -182,7 +187,18 @@ def changes_of(snapshot: Snapshot) -> list[Change]:
             )
         )
     changes += snapshot.retries
+    if snapshot.epoch >= 0:
+        changes.append(EpochMoved(snapshot.epoch))
     return changes
+
+
+def known_end(snapshot: Snapshot) -> int:
+    """Behind the last offset that something is known of."""
+    ends = [max(snapshot.cursor, snapshot.front)]
+    ends += [last + 1 for _, last in snapshot.settled[-1:]]
+    ends += [offset + 1 for lease in snapshot.leases for offset in lease.offsets]
+    ends += [retry.offset + 1 for retry in snapshot.retries[-1:]]
+    return max(ends)
 
 
 def kept(snapshot: Snapshot) -> tuple[int, list[tuple[int, int]]]:

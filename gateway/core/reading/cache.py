@@ -44,6 +44,10 @@ class RecordsLarge(Exception):
         self.fitting = fitting
 
 
+class RecordsReplaced(Exception):
+    """The log has lost these records, and has others at their offsets."""
+
+
 class Source(NamedTuple):
     """A partition as seen under an isolation level (0 read_uncommitted, 1 read_committed)."""
 
@@ -53,22 +57,26 @@ class Source(NamedTuple):
 
 @dataclass(slots=True)
 class Columns:
-    """The visible records of [start, end): equally long columns, offsets ascending."""
+    """The visible records of [start, end): equally long columns, offsets ascending. `epoch`: of the
+    leader that wrote them; -1 = not known.
+    """
 
     start: int
     end: int
     offsets: list[int]
     keys: list[bytes | None]
+    epoch: int
 
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Covers [start, end)."""
+    """Covers [start, end). `epoch`: of the leader that wrote its last record; -1 = not known."""
 
     source: Source
     start: int
     end: int
     batch: Batch | None
+    epoch: int
 
     @property
     def size(self) -> int:
@@ -76,6 +84,7 @@ class Piece:
 
 
 PORTIONS_OF_A_CACHE = 32  # of 3 MiB: each is copied, in a turn of its own
+EPOCH_MAX = 2**31  # takes records of any leader epoch
 PIECE_BYTES = 300  # a piece, its places in two lists and the queue, and a batch object
 
 
@@ -102,14 +111,19 @@ class BatchCache:
         # Oldest first. A plain dict would look for its first key over all that were deleted.
         self._queue: OrderedDict[Piece, None] = OrderedDict()
 
-    def add(self, source: Source, start: int, batches: list[Batch], end: int) -> None:
+    def add(
+        self, source: Source, start: int, batches: list[Batch], end: int, epoch: int = -1
+    ) -> None:
         """`batches` are all that consumers may see of [start, end); the first may begin before
-        `start`. A batch of more than half of the cache is left out: it is read again.
+        `start`. `epoch`: of the last record there, seen or not. A batch of more than half of the
+        cache is left out: it is read again.
         """
-        for _ in self.adding(source, start, batches, end):
+        for _ in self.adding(source, start, batches, end, epoch):
             pass
 
-    def adding(self, source: Source, start: int, batches: list[Batch], end: int) -> Iterator[None]:
+    def adding(
+        self, source: Source, start: int, batches: list[Batch], end: int, epoch: int = -1
+    ) -> Iterator[None]:
         """The same in steps: one for each portion of a batch that is kept in portions."""
         at = start
         room = max(1, self.bytes_max // 2)  # the first portion has room: else nobody gets on
@@ -119,14 +133,15 @@ class BatchCache:
                 if portion.last_offset >= start:
                     if room <= 0:
                         return
-                    self._put(Piece(source, begins, portion.last_offset + 1, portion))
+                    behind = portion.last_offset + 1
+                    self._put(Piece(source, begins, behind, portion, batch.leader_epoch))
                     room -= portion.size
                 begins = portion.last_offset + 1
                 if portion is not batch:
                     yield
             at = begins
         if at < end:
-            self._put(Piece(source, at, end, None))
+            self._put(Piece(source, at, end, None, epoch))
 
     def _records_of_a_portion(self, batch: Batch) -> int:
         """All records of the batch, unless it takes more than a portion of the cache."""
@@ -139,6 +154,7 @@ class BatchCache:
 
     def _put(self, piece: Piece) -> None:
         shelf = self._shelves.setdefault(piece.source, _Shelf())
+        self._drop_replaced(shelf, piece)
         at = bisect_left(shelf.starts, piece.start)
         before = shelf.pieces[at - 1] if at else None
         if before is not None and before.end > piece.start:
@@ -160,24 +176,40 @@ class BatchCache:
         self._queue[piece] = None
         self.bytes += piece.size
 
+    def _drop_replaced(self, shelf: _Shelf, piece: Piece) -> None:
+        """Epochs ascend along a log: what is behind the start of `piece` and of an earlier epoch,
+        the log has lost.
+        """
+        pieces = shelf.pieces
+        first = bisect_left(shelf.starts, piece.start)
+        if first and pieces[first - 1].end > piece.start:
+            first -= 1
+        stop = first
+        while stop < len(pieces) and pieces[stop].epoch < piece.epoch:
+            stop += 1
+        for old in shelf.pieces[first:stop]:
+            self._forget(old)
+        del shelf.pieces[first:stop]
+        del shelf.starts[first:stop]
+
     def _forget(self, piece: Piece) -> None:
         del self._queue[piece]
         self.bytes -= piece.size
         piece.batch = None
 
     def columns(self, source: Source, position: int, offsets_max: int) -> Columns | None:
-        """The unbroken stretch from `position` on, at most `offsets_max` offsets; None if there is
-        none.
+        """The unbroken stretch of one epoch from `position` on, at most `offsets_max` offsets; None
+        if there is none.
         """
         shelf = self._shelves.get(source)
         at = -1 if shelf is None else shelf.covering(position)
         if shelf is None or at < 0:
             return None
         limit = position + offsets_max
-        columns = Columns(position, position, [], [])
+        columns = Columns(position, position, [], [], shelf.pieces[at].epoch)
         while at < len(shelf.pieces) and columns.end < limit:
             piece = shelf.pieces[at]
-            if piece.start > columns.end:
+            if piece.start > columns.end or piece.epoch != columns.epoch:
                 break
             if piece.batch is not None:
                 _take(columns, piece.batch, limit)
@@ -221,10 +253,16 @@ class BatchCache:
         return sum(piece.size for piece in pieces) > LONG_STEP_BYTES
 
     def slices(
-        self, source: Source, offsets: list[int], records_max: int, bytes_max: int
+        self,
+        source: Source,
+        offsets: list[int],
+        records_max: int,
+        bytes_max: int,
+        epoch_max: int = EPOCH_MAX,
     ) -> bytes | LongBytes | None:
-        """The records at `offsets` (ascending) as batches; None = some have to be read. Raises
-        RecordsGone, RecordsLarge.
+        """The records at `offsets` (ascending) as batches; None = some have to be read. Records of
+        a later epoch than `epoch_max` are not those that are meant. Raises RecordsGone,
+        RecordsLarge, RecordsReplaced.
         """
         shelf = self._shelves.get(source)
         if shelf is None:
@@ -236,6 +274,8 @@ class BatchCache:
             if index < 0:
                 return None
             piece = shelf.pieces[index]
+            if piece.epoch > epoch_max:
+                raise RecordsReplaced
             pieces.append(piece)
             at = bisect_left(offsets, piece.end, at)
         out = Cut(offsets, records_max, bytes_max)
@@ -252,6 +292,15 @@ class BatchCache:
         if count and shelf.pieces[count - 1].end > offset:
             count -= 1
         self._remove(source, shelf, 0, count)
+
+    def forget_from(self, source: Source, offset: int) -> None:
+        """The log has lost what it had from `offset` on."""
+        shelf = self._shelves.get(source)
+        if shelf is not None:
+            first = bisect_right(shelf.starts, offset)
+            if first and shelf.pieces[first - 1].end > offset:
+                first -= 1
+            self._remove(source, shelf, first, len(shelf.pieces))
 
     def forget(self, source: Source) -> None:
         shelf = self._shelves.get(source)

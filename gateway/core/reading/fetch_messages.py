@@ -27,8 +27,8 @@ _NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def fetch_request(fetch: Fetch) -> Message:
-    """A full fetch without a session. No leader epoch: the choice of the leader is the topology's
-    business.
+    """A full fetch without a session. No current leader epoch: the choice of the leader is the
+    topology's business.
     """
     topics: dict[tuple[str, bytes], list[Message]] = {}
     for place in fetch.places:
@@ -36,6 +36,7 @@ def fetch_request(fetch: Fetch) -> Message:
         entry = {
             "Partition": tp.partition,
             "FetchOffset": place.position,
+            "LastFetchedEpoch": place.epoch,
             "PartitionMaxBytes": min(FETCH_PARTITION_BYTES_MAX, fetch.bytes_max),
         }
         topics.setdefault((tp.topic, tp.topic_id), []).append(entry)
@@ -64,6 +65,14 @@ def answers_by_partition(fetch: Fetch, response: Message) -> dict[TopicPartition
         or _NO_ANSWER
         for place in fetch.places
     }
+
+
+def divergence(answer: Message) -> tuple[int, int] | None:
+    """Where the leader's log parts from the one that was read, and the epoch of its last record
+    before. None: it does not, or the broker does not say (before version 12).
+    """
+    said = answer.get("DivergingEpoch")
+    return None if not said or said["EndOffset"] < 0 else (said["EndOffset"], said["Epoch"])
 
 
 def shortest_first(

@@ -33,8 +33,13 @@ NO_POLL = -1
 
 
 class FetchPosition(NamedTuple):
+    """`epoch`: of the leader that wrote the record before, as far as its reader knows; -1 = not
+    known. Kafka compares it with its log.
+    """
+
     source: Source
     position: int
+    epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -43,8 +48,10 @@ class ReadResult:
 
     With `error` (a Kafka error code) start == end, but for MESSAGE_TOO_LARGE: the batch that ends
     at `end` is too large when decompressed, and is asked for again. OFFSET_OUT_OF_RANGE: the log
-    runs from `log_start` to `high_watermark`. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the
-    topic is gone. TOPIC_AUTHORIZATION_FAILED: the gateway's own identity may not read it.
+    runs from `log_start` to `high_watermark`; or, with `diverged_at`, it is another one from there
+    on than the one that was read, and `epoch` is that of the last record before.
+    UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic is gone. TOPIC_AUTHORIZATION_FAILED: the
+    gateway's own identity may not read it.
     """
 
     start: int
@@ -54,6 +61,8 @@ class ReadResult:
     log_start: int  # -1 = not known
     high_watermark: int  # the last stable offset under read_committed; -1 = not known
     error: int = 0
+    epoch: int = -1  # of the leader that wrote these records; -1 = not known
+    diverged_at: int = -1
 
 
 @dataclass(frozen=True, slots=True)

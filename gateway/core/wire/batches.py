@@ -109,6 +109,7 @@ class Batch:
         self.base_offset: Final[int] = read_i64_be(header, 0)
         self.last_offset: Final[int] = self.base_offset + int(read_i32_be(header, 23))
         self.count: Final[int] = len(offsets)
+        self.leader_epoch: Final[int] = int(read_i32_be(header, 12))  # -1 = not known
         self.max_timestamp: Final[int] = read_i64_be(header, 35)
         self.producer_id: Final[int] = read_i64_be(header, 43)
         self.is_control: Final[bool] = attributes & CONTROL != 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
 from dispatcher.core.model import LeaseId
-from dispatcher.core.steps import CursorMoved, LeaseEnded
+from dispatcher.core.steps import CursorMoved, EpochMoved, LeaseEnded
 from dispatcher.store.base import Counts, WindowKey, Write
 from dispatcher.store.script_calls import WINDOWS_PER_CALL
 from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
@@ -41,6 +42,24 @@ async def test_a_step_that_fails_is_its_own_windows(stores: Stores, admin: redis
 
 
 @in_loop
+async def test_a_state_without_an_epoch(stores: Stores, admin: redis.Redis) -> None:
+    """As a node of 0.2 writes it, also after one of later. Its own script takes ours."""
+    store = stores()
+    await opened(store)
+    (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
+    state = admin.hget(window, "state")
+    assert isinstance(state, bytes)
+    *words, epoch = state.split()
+    assert (len(words), epoch) == (7, b"3")
+    admin.hset(window, "state", b" ".join(words))
+    claimed = await store.claim(KEY, "one")
+    assert claimed.snapshot == replace(FULL, epoch=-1)
+    assert await store.apply([Write(KEY, claimed.fence, [EpochMoved(5)])]) == [None]
+    assert (await store.claim(KEY, "one")).snapshot == replace(FULL, epoch=5)
+    assert await store.positions("group") == {KEY: 65_000}
+
+
+@in_loop
 async def test_a_window_whose_state_is_in_fields_of_their_own(
     stores: Stores, admin: redis.Redis
 ) -> None:
@@ -52,12 +71,12 @@ async def test_a_window_whose_state_is_in_fields_of_their_own(
     for _ in range(2):
         state = admin.hget(window, "state")
         assert isinstance(state, bytes)
-        fields: Any = dict(zip(names, state.split(), strict=True))
+        fields: Any = dict(zip(names, state.split()[:7], strict=True))
         admin.hset(window, mapping=fields)
         admin.hset(window, "state", "1 0 1 1 0 0 0")  # older
         assert await store.positions("group") == {KEY: 65_000}
         claimed = await store.claim(KEY, "one")
-        assert claimed.snapshot == FULL
+        assert claimed.snapshot == replace(FULL, epoch=-1)
         assert claimed.fence > fence
         assert admin.hmget(window, *names) == [None] * len(names)
         assert await store.apply([Write(KEY, claimed.fence, [])]) == [None]

@@ -252,6 +252,7 @@ class Process:
         self.server = Server(world, name)
         self.log = ScriptedLog()
         self.log.records = world.records
+        self.log.leaders = world.epochs
         self.dead = False
         self.leaving = False
         self.cut_off = False  # clients do not reach it

@@ -37,6 +37,7 @@ class Trouble:
         if rng.random() < faults.leader:
             moved = rng.randrange(self.world.options.partitions)
             self.world.leaders[moved] = self.world.any_broker()
+            self.world.epochs[moved].append(len(self.world.records[moved]))
             self.world.judge.leader_moved(moved)
             self.world.topology = self.world.topology_now()
             self.world.note("Leader", self.world.leaders)

@@ -67,6 +67,7 @@ class World:
             partition: [] for partition in range(options.partitions)
         }
         self.leaders = {partition: self.any_broker() for partition in self.records}
+        self.epochs = {partition: [0] for partition in self.records}  # where each leader begins
         self.coordinator = self.any_broker()
         self.topology = self.topology_now()
         self.judge = Judge(
@@ -102,7 +103,10 @@ class World:
         return self.rng.randint(1, self.options.brokers)
 
     def topology_now(self) -> Topology:
-        parts = {partition: PartitionInfo(leader, 0) for partition, leader in self.leaders.items()}
+        parts = {
+            partition: PartitionInfo(leader, len(self.epochs[partition]) - 1)
+            for partition, leader in self.leaders.items()
+        }
         brokers = range(1, self.options.brokers + 1)
         return Topology(
             cluster_id="c",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from gateway.core.reading.fetching import ReadResult
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import whole as whole_bytes
-from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records
+from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records, scan
 from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import EARLIEST, Upstream
@@ -45,6 +45,7 @@ class Log:
     start: int = 0
     gate: asyncio.Event | None = None  # fetches wait for it
     asked: int = 0  # fetches
+    epochs: list[int] = field(default_factory=list)  # that they named
 
     def broker(self) -> FakeBroker:
         async def metadata(request: ReceivedRequest) -> bytes:
@@ -68,6 +69,8 @@ class Log:
 
     async def _fetch(self, request: ReceivedRequest) -> bytes:
         self.asked += 1
+        for topic in request.body["Topics"]:
+            self.epochs += [place["LastFetchedEpoch"] for place in topic["Partitions"]]
         if self.gate is not None:
             await self.gate.wait()
         row = self.fetches.pop(0) if self.fetches else whole()
@@ -123,6 +126,55 @@ def test_a_replica_that_lags_has_not_lost_what_it_does_not_show_yet(row: Message
         assert [record.value for record in read_records(data)] == [b"3", b"4"]
 
     run(work, Log([row, row]))
+
+
+def read_one(reader: Reader, position: int, epoch: int) -> Awaitable[ReadResult]:
+    found: asyncio.Future[ReadResult] = asyncio.get_running_loop().create_future()
+    reader.read_on(COMMITTED, position, 100, found.set_result, epoch)
+    return found
+
+
+@asynccontextmanager
+async def at_work(reader: Reader) -> AsyncIterator[None]:
+    work = asyncio.ensure_future(reader.run())
+    try:
+        yield
+    finally:
+        work.cancel()
+
+
+def test_a_log_that_parted_from_the_one_that_was_read() -> None:
+    """It has lost 3 and later. Kafka says so to whoever names the epoch of the last record."""
+    parted = {**LAGS, "DivergingEpoch": {"Epoch": 2, "EndOffset": 3}}
+
+    async def work(reader: Reader) -> None:
+        reader.records.cache.add(COMMITTED, 0, scan(whole()["Records"]), END)
+        async with at_work(reader):
+            read = await read_one(reader, END, 4)
+        assert (read.error, read.diverged_at, read.epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3, 2)
+        assert reader.records.cache.piece(COMMITTED, 3) is None
+
+    log = Log([parted])
+    run(work, log)
+    assert log.epochs == [4]
+
+
+def test_records_of_a_later_epoch_come_from_a_fetch_that_names_the_last_one() -> None:
+    """Others have read them. For the second reader they may be of another log."""
+    records = build([Record(END, 0, b"k", b"")], base_offset=END, leader_epoch=5)
+    row = {**whole(), "HighWatermark": END + 1, "LastStableOffset": END + 1, "Records": records}
+
+    async def work(reader: Reader) -> None:
+        reader.records.cache.add(COMMITTED, END, scan(records), END + 1, 5)
+        async with at_work(reader):
+            read = await read_one(reader, END, 4)
+            assert (read.offsets, read.epoch, read.error) == ([END], 5, 0)
+            assert (await read_one(reader, END, 5)).offsets == [END]
+            assert (await read_one(reader, END, -1)).offsets == [END]
+
+    log = Log([row])
+    run(work, log)
+    assert log.epochs == [4]
 
 
 def test_large_records_are_cut_out_in_turns_of_their_own() -> None:

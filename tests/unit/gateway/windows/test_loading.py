@@ -134,6 +134,48 @@ def test_records_that_the_log_has_kept_are_as_they_were(reset: str, *, store_los
     run(work())
 
 
+@pytest.mark.parametrize("lost", ["nothing", "store", "process"])
+def test_other_records_that_took_the_offsets_of_lost_ones_are_new(lost: str) -> None:
+    """The log has lost 3 and later, and grew behind the window's position before it read on."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 3, 4, 5)
+        await node.windows.committer.commit()
+        assert node.commits.committed[GROUP, 0].leader_epoch == 0
+        node.log.elect(3)
+        node.log.records[0] += [b"new-%d" % at for at in range(3, 12)]
+        if lost == "store":
+            node.store.flush()
+        if lost != "nothing":
+            node.window().fail(StoreError("away for a moment"))
+        node.log.serve()
+        await settle()
+        key = node.window().key
+        await until(lambda: key in node.store.windows and node.store.windows[key].epoch == 1)
+        await settle()
+        stored = node.store.windows[key].snapshot()
+        assert (stored.cursor, stored.settled, stored.epoch) == (2, [], 1)
+        assert acquire(node.window()).offsets == [*([2] if lost == "store" else []), *range(3, 12)]
+
+    story(tell, None, *KEYS)
+
+
+def test_another_leader_that_has_every_record_changes_nothing() -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 3)
+        origins = dict(node.store.origins)
+        node.log.elect(8)
+        node.log.produce(b"late")
+        await settle()
+        assert acquire(node.window()).offsets == [8]
+        await reloaded(node)
+        stored = node.store.windows[node.window().key].snapshot()
+        assert (stored.cursor, stored.settled, stored.epoch) == (2, [(3, 3)], 1)
+        assert node.store.origins == origins
+
+    story(tell, None, *KEYS)
+
+
 @pytest.mark.parametrize("metadata", ["", "of somebody else", encode_commit(7, [])])
 def test_a_commit_that_is_not_of_this_window_adds_nothing(metadata: str) -> None:
     async def tell(node: Node) -> None:

@@ -14,11 +14,13 @@ from dispatcher.core.model import (
     Acquire,
     Member,
     MemberId,
+    NotSent,
     SessionId,
 )
 from dispatcher.core.steps import AckResult, Notice
 from dispatcher.store.base import Claimed, FencedError, StoreError, WindowGone, WindowKey
 from gateway.config.groups import GroupSection
+from gateway.core.reading.cache import RecordsReplaced
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
@@ -290,6 +292,24 @@ def test_a_log_that_has_lost_its_tail_is_read_from_its_end() -> None:
         await settle()
         assert acquire(window).offsets == [0]
         assert node.stored[window.key] == 0
+
+    story(tell)
+
+
+def test_records_that_were_replaced_are_not_handed_out_under_their_old_keys() -> None:
+    """The window has read them, and they have left the cache."""
+
+    async def tell(node: Node) -> None:
+        window = node.window()
+        acquired = acquire(window, 1)
+        await acquired.persisted
+        node.log.elect(0)
+        node.log.records[0] = [b"x", b"x", b"x", b"x"]
+        with pytest.raises(RecordsReplaced):
+            await node.log.bytes_for(window.source, acquired.offsets, 9, 99, window.epoch_max)
+        await window.replaced(NotSent(M1, S1, acquired.offsets, now_ms()))
+        await until(lambda: window.ready_for(M1, now_ms()) > 0)
+        assert acquire(window).offsets == [0], "one after the other: they are of one key"
 
     story(tell)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
@@ -28,6 +30,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.core.steps import Delivered, Snapshot
+from dispatcher.core.stored.cut import Cut
 from tests.rig.life_playbook import (
     M1,
     MEMBERS,
@@ -82,18 +85,67 @@ def test_a_log_that_has_lost_its_tail_loads_the_window_without_it() -> None:
         Pause(100),
     ]
     assert play.life.trouble == ""
-    assert play.life.pause_over() == [Load(3)]
+    assert play.life.pause_over() == [Load(Cut(3, -1))]
     play.life.load_failed(Failure("away"))
-    assert play.life.pause_over() == [Load(3)], "until it is loaded"
+    assert play.life.pause_over() == [Load(Cut(3, -1))], "until it is loaded"
     play.load(3)
     play.breaks()
     assert play.life.pause_over() == [Load(None)]
 
 
+def at_epoch(play: LifePlay, start: int, end: int, epoch: int) -> None:
+    play.does(play.life.records_read(replace(records(start, end), epoch=epoch), 0))
+    play.write()
+
+
+def test_a_later_epoch_at_the_end_is_another_leader() -> None:
+    play = LifePlay()
+    play.life.start()
+    play.load()
+    at_epoch(play, 0, 4, 0)
+    at_epoch(play, 4, 6, 3)
+    core = play.life.core
+    assert core is not None
+    assert (core.read_position, core.epoch) == (6, 3)
+    play.life.want_commit()
+    play.write()
+    state = play.life.take_committable()
+    assert state is not None
+    assert state.epoch == 3
+
+
+def test_a_later_epoch_before_the_end_is_of_other_records() -> None:
+    """The window was loaded, and reads again what it knows."""
+    play = LifePlay()
+    life = play.life
+    life.start()
+    known = Snapshot(2, [(5, 7)], epoch=3)
+    play.does(life.loaded(Policy(), known, MEMBERS, NOW_MS, fence=7, origin=3))
+    at_epoch(play, 2, 4, 0)
+    assert life.records_read(replace(records(4, 6), epoch=4), 0) == [
+        TailLost(8, 4),
+        StopReading(),
+        Pause(100),
+    ]
+    assert life.pause_over() == [Load(Cut(4, 3))]
+
+
+def test_a_leader_that_has_another_log_says_where_they_part() -> None:
+    play = LifePlay().up()
+    assert play.life.diverged(3, Cut(2, 0), NOW_MS) == [], "an answer to an earlier read"
+    assert play.life.diverged(4, Cut(2, 0), NOW_MS)[0] == TailLost(4, 2)
+    assert play.life.pause_over() == [Load(Cut(2, 0))]
+
+
+def test_a_leader_that_lacks_an_epoch_and_no_record_is_asked_with_another_one() -> None:
+    play = LifePlay().up()
+    assert play.life.diverged(4, Cut(4, 0), NOW_MS) == [StopReading(), Pause(100)]
+    assert play.life.pause_over() == [Load(Cut(4, 0))]
+
+
 def test_a_log_that_starts_at_the_position_has_nothing_behind_it() -> None:
     play = LifePlay().up()
-    (lost, *_) = play.life.out_of_range(4, 4, 4, NOW_MS)
-    assert lost == TailLost(4, 4)
+    assert play.life.out_of_range(4, 4, 4, NOW_MS) == [StopReading(), Pause(100)]
 
 
 def test_a_read_that_failed_for_good_loads_the_window_again() -> None:

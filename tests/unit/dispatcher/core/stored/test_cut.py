@@ -7,7 +7,7 @@ import pytest
 from dispatcher.core.dispatcher import core_of
 from dispatcher.core.model import LeaseId, MemberId, Policy, Reason, SessionId
 from dispatcher.core.steps import LeaseState, RetryNoted, RetryState, Snapshot
-from dispatcher.core.stored.cut import cut
+from dispatcher.core.stored.cut import Cut, cut_at
 
 M1, S1 = MemberId("m1"), SessionId("s1")
 
@@ -18,6 +18,10 @@ def lease(number: int, *offsets: int) -> LeaseState:
 
 def parked(offset: int) -> RetryNoted:
     return RetryNoted(offset, 2, 0, RetryState.PARKED, Reason.REJECTED, M1)
+
+
+def cut(snapshot: Snapshot, end: int) -> Snapshot:
+    return cut_at(snapshot, Cut(end, 5))
 
 
 STORED = Snapshot(
@@ -49,8 +53,8 @@ def test_ranges_end_with_the_log(end: int, settled: list[tuple[int, int]], front
 
 def test_a_cursor_behind_the_end_goes_back_to_it() -> None:
     """All before it is settled, and what comes there is new to the group."""
-    assert cut(STORED, 7) == Snapshot(7)
-    assert cut(Snapshot(9), 7) == Snapshot(7), "also from a commit"
+    assert cut(STORED, 7) == Snapshot(7, epoch=5)
+    assert cut(Snapshot(9), 7) == Snapshot(7, epoch=5), "also from a commit"
 
 
 @pytest.mark.parametrize("end", range(9, 27))

@@ -1,0 +1,55 @@
+"""A log that has lost records which its window knows of: what the outside knows then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dispatcher.core.steps import Snapshot
+from dispatcher.core.stored.cut import Cut
+from dispatcher.core.stored.snapshot import known_end
+from tests.sim.checkers import Checkers
+from tests.sim.filed import settled_of
+from tests.sim.upstream import Log
+
+
+def diverged(log: Log, position: int, epoch: int) -> Cut | None:
+    """The answer of a broker to a fetch with the epoch of the last record that was read."""
+    if epoch < 0 or position < log.start:
+        return None
+    end, known = log.end_of(epoch)
+    return Cut(end, known) if known < epoch or end < position else None
+
+
+def lost_from(log: Log, snapshot: Snapshot) -> int | None:
+    """From where on the snapshot knows of records that the log has lost."""
+    end = log.end_of(snapshot.epoch)[0] if snapshot.epoch >= 0 else log.end
+    return end if end < known_end(snapshot) else None
+
+
+def with_epoch(log: Log, snapshot: Snapshot) -> Snapshot:
+    """As gateway/windows/loading.py."""
+    return snapshot if snapshot.epoch >= 0 else replace(snapshot, epoch=log.epoch)
+
+
+def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
+    """The window was loaded and knows nothing of the lost records from `first` on; what is at their
+    offsets now are others. Whoever set a position without an epoch may have settled some of them.
+    """
+    checkers.settled = {offset for offset in checkers.settled if offset < first}
+    for known in (
+        checkers.causes,
+        checkers.deliveries,
+        checkers.failed,
+        checkers.not_before_ms,
+    ):
+        for offset in [offset for offset in known if offset >= first]:
+            del known[offset]
+    for hold in list(checkers.holds):
+        if hold.offset >= first:
+            checkers.holds.pop(hold.offset)
+    for offset in settled_of(loaded):
+        if offset >= first:
+            checkers.settled.add(offset)
+            checkers.cause(offset, "set without an epoch")
+    checkers.back_to(first)
+    checkers.cursor = loaded.cursor
