@@ -12,7 +12,11 @@ Kafka's offset is not the window's alone: `alone` says whether somebody else may
 
 from __future__ import annotations
 
+from typing import Final
+
 from dispatcher.core.life.commands import CommitState
+
+UNKNOWN: Final = -1  # the version of no window
 
 
 class Capture:
@@ -31,8 +35,8 @@ class Commits:
         self.wanted = False  # the next write captures a state
         self.alone = False  # nobody else can have committed since Kafka took the last state
         self._committed: CommitState | None = None  # the last state that Kafka took
-        self._taken_ms = 0  # when Kafka took the last state
-        self._version = -1  # of the newest state that Kafka is known to have
+        self._taken_ms: int  # when Kafka took it
+        self._version = UNKNOWN  # of the newest state that Kafka is known to have
         self._offered: Capture | None = None
         self._taken: Capture | None = None  # on its way to Kafka
 
@@ -72,7 +76,7 @@ class Commits:
     def failed(self) -> None:
         """Kafka may have it nevertheless, and others may have come before the next one."""
         self._taken = None
-        self._version = -1
+        self._version = UNKNOWN
         self.alone = False
 
     def lacks(self, state: CommitState) -> bool:
