@@ -30,8 +30,7 @@ METADATA_CHARS_MAX = 4_096  # Kafka's default of offset.metadata.max.bytes
 METADATA_CHARS_MIN = 256  # halving stops here: less holds no bitmap worth writing
 METADATA_LIMIT = "offset.metadata.max.bytes"
 RETENTION = "offsets.retention.minutes"
-RETENTION_MIN = 7 * 24 * 60  # Kafka's default of it
-REPEAT_MS_MAX = 60 * 60 * 1_000
+REPEAT_MS_MAX = 60 * 60 * 1_000  # far below a week, Kafka's default
 NAMED_COMMIT_VERSION = 9  # the last OffsetFetch that names topics
 # Of one commit; a quarter of Kafka's default max.message.bytes.
 REQUEST_BYTES_MAX = 256 * 1024
@@ -94,8 +93,9 @@ class Commits:
             try:
                 config = await broker_config(self._upstream, broker, [METADATA_LIMIT, RETENTION])
                 limits.append(int(config[METADATA_LIMIT]))
-                retention_min = int(config.get(RETENTION, RETENTION_MIN))
-                self._repeat_ms = min(self._repeat_ms, retention_min * 60_000 // 4)
+                kept_min = int(config.get(RETENTION, 0))
+                if kept_min > 0:  # else it does not say, or keeps them for ever
+                    self._repeat_ms = min(self._repeat_ms, kept_min * 60_000 // 4)
             except (UpstreamError, KeyError, ValueError) as error:
                 log.warning("commit_limits_not_known", broker=broker, reason=str(error))
         if limits:

@@ -1,13 +1,16 @@
-"""Committed offsets of many windows are asked for together."""
+"""Committed offsets of many windows are asked for together; limits are those of the brokers."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
-from gateway.core.cluster.topology import TopicPartition
+from gateway.core.cluster.topology import Broker, TopicPartition, Topology
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits, Committed
@@ -137,5 +140,55 @@ def test_who_gives_up_takes_nobodys_answer_along() -> None:
         assert await patient == Committed(2, -1, "")
         with pytest.raises(asyncio.CancelledError):
             await hasty
+
+    run(work())
+
+
+# -------------------------------------------------------------------------------- limits of brokers
+
+
+@dataclass
+class Brokers:
+    """An upstream that is asked for its brokers' configs. None: it refuses."""
+
+    configs: dict[int, dict[str, str] | None]
+
+    @property
+    def topology(self) -> Topology:
+        return Topology(
+            "c", {at: Broker(at, "upstream", 9_000 + at) for at in self.configs}, {}, {}
+        )
+
+    async def call(self, api_key: int, body: Message, *, broker_id: int) -> Message:
+        assert api_key == ApiKey.DESCRIBE_CONFIGS
+        said = self.configs[broker_id]
+        if said is None:
+            return {"Results": [{"ErrorCode": int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)}]}
+        names = body["Resources"][0]["ConfigurationKeys"]
+        entries = [{"Name": name, "Value": said.get(name)} for name in names]
+        return {"Results": [{"ErrorCode": 0, "Configs": entries}]}
+
+
+SIZE, KEPT = "offset.metadata.max.bytes", "offsets.retention.minutes"
+
+
+@pytest.mark.parametrize(
+    ("configs", "chars", "repeat_s"),
+    [
+        ({1: {SIZE: "4096", KEPT: "10080"}}, 4_096, 3_600),
+        ({1: {SIZE: "4096", KEPT: "10080"}, 2: {SIZE: "1000", KEPT: "1"}}, 1_000, 15),
+        ({1: {SIZE: "4096", KEPT: "240"}, 2: {SIZE: "8192", KEPT: "60"}}, 4_096, 900),
+        ({1: {SIZE: "5000"}}, 5_000, 3_600),
+        ({1: {SIZE: "5000", KEPT: "-1"}}, 5_000, 3_600),
+        ({1: None}, 4_096, 3_600),
+    ],
+)
+def test_the_strictest_broker_counts(
+    configs: dict[int, dict[str, str] | None], chars: int, repeat_s: int
+) -> None:
+    async def work() -> None:
+        commits = Commits(cast(Upstream, Brokers(configs)))
+        await commits.probe_limits()
+        assert (commits.metadata_chars_max, commits.repeat_ms) == (chars, repeat_s * 1_000)
 
     run(work())
