@@ -25,7 +25,7 @@ from spark.streaming.orders import Partition
 def fence(
     side: KafkaSide, link: Link, places: Mapping[Partition, Position], transaction_timeout_ms: int
 ) -> None:
-    """`places`: by the target's topics, the position of one that has none yet, and the generation
+    """`places`: by the target's topics, the position of one that has none there, and the generation
     of the switch. Raises KafkaException at the first that fails; the others that wait are left.
     """
     with side.consumer(link.group) as consumer, ThreadPoolExecutor(FENCED_AT_ONCE) as pool:

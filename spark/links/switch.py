@@ -61,7 +61,7 @@ def choose_target(
         link = Link(distributor, target)
         generation = int(wanted["generation"])
         if report.target is not None and report.target != target:
-            leave(config, Link(distributor, report.target), source, generation)
+            leave(config, Link(distributor, report.target), source, report, generation)
         stand = standing(config, link, source, report)
         positions = stand.positions
         if wanted["rewind"]:
@@ -238,7 +238,9 @@ def require_generation(committed: Iterable[Position], report: LinkReport, link: 
         )
 
 
-def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int) -> None:
+def leave(
+    config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport, generation: int
+) -> None:
     """Fences the tasks that still write to a target that the link leaves, if that target answers.
     Otherwise a batch in flight, or a process that was frozen, would write there what the link also
     copies to the new target.
@@ -261,11 +263,14 @@ def leave(config: ClustersConfig, link: Link, source: KafkaSide, generation: int
         if names[name] in there
         for partition in range(min(partitions, there[names[name]][1]))
     }
+    # Kafka forgets the position of a partition that rests. The standing goes by what is marked.
+    ids = {name: there[names[name]][0] for name, _ in places}
+    reported = report.positions(link.target, ids)
     starts = source.log_starts(places)
-    begun = {
-        (places[name, partition], partition): Position(start, here[name][0], generation)
-        for (name, partition), start in starts.items()
-    }
+    begun = {}
+    for place, start in starts.items():
+        offset, topic_id = reported.get(place, (start, here[place[0]][0]))
+        begun[places[place], place[1]] = Position(offset, topic_id, generation)
     try:
         fence(old, link, begun, config.messages.transaction_timeout_ms)
     except KafkaException as error:

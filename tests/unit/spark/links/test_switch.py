@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -14,7 +14,7 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links.link import Link
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic
-from spark.links.switch import create_missing, standing
+from spark.links.switch import choose_target, create_missing, standing
 from spark.links.unforwarded import Subtree, Windows, compare_into, subtree_now
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
@@ -41,6 +41,7 @@ class Side:
     told: dict[str, tuple[str, int] | KafkaError] = field(default_factory=dict)
     leaderless: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
+    committed: dict[Partition, Position] = field(default_factory=dict)
 
     @property
     def cluster(self) -> object:
@@ -67,6 +68,15 @@ class Side:
     def log_ends(self, places: Sequence[Partition]) -> dict[Partition, int]:
         assert not {topic for topic, _ in places} & self.leaderless.keys(), "that would fail"
         return dict.fromkeys(places, 0)
+
+    def log_starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(places, 0)
+
+    def positions(self, _group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
+        return {place: self.committed[place] for place in places if place in self.committed}
+
+    def set_positions(self, _group: str, positions: Mapping[Partition, Position]) -> None:
+        self.committed |= positions
 
     def answers(self) -> bool:
         return True
@@ -126,3 +136,65 @@ def test_a_partition_without_a_leader_is_not_compared(monkeypatch: pytest.Monkey
     assert failed(subtree) == {"fares"}
     sides[A].leaderless = {"flights": 0}
     assert failed(subtree) == {"fares", "flights"}
+
+
+COPIED, GENERATION = 50_000, 7
+IDS = {"busy": "1", "idle": "2"}
+
+
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> dict[str, Side]:
+    """The clusters of a link whose target changes. The fence marks what has no position."""
+    found: dict[str, Side] = {
+        name: Side(name, {topic: (id_, 1) for topic, id_ in IDS.items()}) for name in (A, B, C)
+    }
+
+    def fenced(old: Side, _link: Link, begun: Mapping[Partition, Position], _ms: int) -> None:
+        old.committed = {**begun, **old.committed}
+
+    for module in ("switch", "unforwarded", "switching"):
+        monkeypatch.setattr(
+            f"spark.links.{module}.KafkaSide", lambda cluster: found[cluster.name], raising=False
+        )
+    monkeypatch.setattr("spark.links.switch.fence", fenced)
+    return found
+
+
+def told(**target_ids: str) -> dict[str, Json]:
+    """The status topic of a link that copied to `b` and is to go to `c`."""
+    row = {"0": {"position": COPIED}}
+    return {
+        "link/a-level-2": {"target": B, "generation": 0},
+        "switch/a-level-2": {"target": C, "generation": GENERATION, "rewind": False},
+        **{
+            f"topic/a-level-2/{name}": {"topic_id": IDS[name], "target_id": id_, "partitions": row}
+            for name, id_ in (IDS | target_ids).items()
+        },
+    }
+
+
+def switched(sides: Mapping[str, Side], status: dict[str, Json]) -> dict[Partition, Position]:
+    """The positions at the new target."""
+    found = LinkReport(LINK.distributor, cast(StatusTopic, Kept(status)))
+    found.load()
+    assert choose_target(CONFIG, LINK.distributor, side(sides[A]), found).target == C
+    return sides[C].committed
+
+
+def test_a_position_that_the_old_target_forgot_is_the_reported_one(sides: dict[str, Side]) -> None:
+    """Kafka forgets a position after 7 days without a commit. The fence marked the log's start, and
+    all that the source retains was copied again.
+    """
+    sides[B].committed = {("busy", 0): Position(COPIED + 5, "1")}
+    assert switched(sides, told()) == {
+        ("busy", 0): Position(COPIED + 5, "1", GENERATION),
+        ("idle", 0): Position(COPIED, "2", GENERATION),
+    }
+
+
+def test_what_was_reported_of_another_topic_of_the_old_target_does_not_count(
+    sides: dict[str, Side],
+) -> None:
+    """It was deleted there, and what was copied to it with it."""
+    found = switched(sides, told(idle="of a topic that was deleted"))
+    assert (found["busy", 0].offset, found["idle", 0].offset) == (COPIED, 0)
