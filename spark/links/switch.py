@@ -34,12 +34,14 @@ log = structlog.get_logger("keyway.links")
 class Standing:
     """Where a link stands. `positions`: of topics that the source has. `followed`: the topics among
     them that follow to the target, which are compared and created there. `left_out`: all other
-    topics that the link knows, with the reason.
+    topics that the link knows, with the reason. `unasked`: why the positions are those that the
+    link has reported; empty: the present target has told them.
     """
 
     positions: dict[Partition, Position]
     followed: frozenset[str]
     left_out: dict[str, str]
+    unasked: str = ""
 
     def compared(self) -> dict[Partition, Position]:
         return {
@@ -63,6 +65,8 @@ def choose_target(
         if report.target is not None and report.target != target:
             leave(config, Link(distributor, report.target), source, report, generation)
         stand = standing(config, link, source, report)
+        if stand.unasked:
+            log.warning("target_left_as_reported", link=link.name, fault=stand.unasked)
         positions = stand.positions
         if wanted["rewind"]:
             positions = rewound(config, link, source, stand, report.target)
@@ -85,8 +89,8 @@ def choose_target(
 
 
 def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport) -> Standing:
-    """Where the link stands at its present target, or as it last reported if that target is away. A
-    topic that has been deleted on the source is left out: nobody can copy it, or take its
+    """Where the link stands at its present target, or as it last reported if that target does not
+    tell. A topic that has been deleted on the source is left out: nobody can copy it, or take its
     positions.
     """
     reported = {
@@ -117,22 +121,29 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
     partitions = [
         (name, partition) for name, (_, count) in here.items() for partition in range(count)
     ]
-    positions |= _committed(config, link, report, partitions)
+    unasked = ""
+    try:
+        positions |= _committed(config, link, report, partitions)
+    except KafkaException as error:
+        unasked = error.args[0].str()
     for (topic, _), position in positions.items():
         if position.topic_id not in ("", ids[topic]):
             left_out[topic] = f"it was deleted on {link.source} and created again"
-    return Standing(positions, frozenset(follows.keys() - left_out.keys()), left_out)
+    return Standing(positions, frozenset(follows.keys() - left_out.keys()), left_out, unasked)
 
 
 def _committed(
     config: ClustersConfig, link: Link, report: LinkReport, places: Iterable[Partition]
 ) -> dict[Partition, Position]:
-    """The positions at the present target; none if it is away."""
+    """The positions at the present target. Raises KafkaException if it does not tell them: it is
+    away, or half of it, and the group's coordinator with it.
+    """
     if report.target is None:
         return {}
     old = KafkaSide(config.cluster(report.target))
     if not old.answers():
-        return {}
+        away = f"{report.target} does not answer"
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, away))
     before = Link(link.distributor, report.target)
     here = {
         (topic, partition): (name, partition)
@@ -256,23 +267,23 @@ def leave(
         for follow in follows
         if not isinstance(follow.there, Unfit) and follow.name not in source.leaderless
     }
-    here, there = source.visible(list(names)), old.visible(list(names.values()))
-    places = {
-        (name, partition): names[name]
+    here = source.visible(list(names))
+    starts = source.log_starts(
+        (name, partition)
         for name, (_, partitions) in here.items()
-        if names[name] in there
-        for partition in range(min(partitions, there[names[name]][1]))
-    }
-    # Kafka forgets the position of a partition that rests. The standing goes by what is marked.
-    ids = {name: there[names[name]][0] for name, _ in places}
-    reported = report.positions(link.target, ids)
-    starts = source.log_starts(places)
-    begun = {}
-    for place, start in starts.items():
-        offset, topic_id = reported.get(place, (start, here[place[0]][0]))
-        begun[places[place], place[1]] = Position(offset, topic_id, generation)
+        for partition in range(partitions)
+    )
     try:
+        there = old.visible(list(names.values()))
+        # Kafka forgets the position of a partition that rests. The standing goes by what is marked.
+        ids = {name: there[names[name]][0] for name in here if names[name] in there}
+        reported = report.positions(link.target, ids)
+        begun = {}
+        for (name, partition), start in starts.items():
+            if name in ids and partition < there[names[name]][1]:
+                offset, topic_id = reported.get((name, partition), (start, here[name][0]))
+                begun[names[name], partition] = Position(offset, topic_id, generation)
         fence(old, link, begun, config.messages.transaction_timeout_ms)
-    except KafkaException as error:
+    except KafkaException as error:  # half of it is away: its metadata alone was answered
         fault = error.args[0].str()
         log.warning("target_left_without_fence", link=link.name, target=link.target, fault=fault)

@@ -11,9 +11,10 @@ from keyway.clusters.core.tree import ClusterName, Level
 from keyway.service import wall_ms
 from keyway.terminal.progress import Step, no_step
 from spark.links.link import Link
+from spark.links.naming import following
 from spark.links.reports import LinkReport
 from spark.links.status import SWITCH, Json, StatusTopic
-from spark.links.switch import standing
+from spark.links.switch import Standing, standing
 from spark.links.unforwarded import Windows, compare_into, subtree_now
 from spark.streaming.kafka import KafkaSide
 
@@ -29,7 +30,7 @@ def ask_for_switch(
     step: Step = no_step,
 ) -> Json:
     """Raises ConfigError, TreeError, KafkaException; only with `execute` anything is changed, and
-    before the records are compared: that reads much, and an outage does not wait.
+    before the old target is asked and the records are compared: an outage does not wait.
     """
     tree = config.checked_tree().switched(ClusterName(cluster), Level(level), ClusterName(to))
     link = Link(tree.distributor(ClusterName(cluster), Level(level)), ClusterName(to))
@@ -39,10 +40,12 @@ def ask_for_switch(
     report = LinkReport(distributor, status)
     report.load()
     old = report.target
-    stand = standing(config, link, source, report)
-    compared = stand.compared()
-    logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
+    logical = {
+        follow.logical
+        for follow in following(config, source.cluster, config.cluster(to), report.topics())
+    }
     to_others = Link(distributor, link.target)
+    # Before the order: what the link copies then does not count.
     subtree = subtree_now(config, to_others, old, logical)
     if execute:
         wanted = {
@@ -51,9 +54,10 @@ def ask_for_switch(
             "rewind": rewind,
         }
         status.publish({f"{SWITCH}/{link.name}": wanted})
-    windows, problem = Windows(), ""
+    windows, stand, problem = Windows(), Standing({}, frozenset(), {}), ""
     try:
-        compare_into(windows, to_others, source, compared, subtree, config.seals(), step)
+        stand = standing(config, link, source, report)
+        compare_into(windows, to_others, source, stand.compared(), subtree, config.seals(), step)
     except KafkaException as error:
         problem = error.args[0].str()
     return {
@@ -73,6 +77,7 @@ def ask_for_switch(
             for (topic, partition), window in sorted(windows.found.items())
         ],
         "left_out": dict(sorted((stand.left_out | windows.failed).items())),
+        "positions_as_reported": stand.unasked,
         "problem": problem,
     }
 
@@ -86,6 +91,11 @@ def switch_text(shown: Json) -> str:
         for row in shown["unforwarded"]
     ]
     lines += [f"  {topic}: left out, {why}" for topic, why in shown["left_out"].items()]
+    if shown["positions_as_reported"]:
+        lines.append(
+            f"  the link goes by the positions it has reported last, up to a second old:"
+            f" {shown['positions_as_reported']}"
+        )
     if shown["problem"]:
         lines.append(f"  the others were not compared: {shown['problem']}")
     elif not shown["unforwarded"]:

@@ -73,12 +73,20 @@ def subtree_now(
     """The new target, and every other cluster of the subtree but the old target that answers.
     Raises KafkaException.
     """
-    others = [target for target in link.distributor.allowed if target != old]
-    sides = {target: KafkaSide(config.cluster(target)) for target in others}
-    reached = {
-        target: side for target, side in sides.items() if target == link.target or side.answers()
-    }
-    return Subtree(reached, {target: _ends(side, logical) for target, side in reached.items()})
+    sides: dict[ClusterName, KafkaSide] = {}
+    ends: dict[ClusterName, dict[Partition, int]] = {}
+    for target in link.distributor.allowed:
+        side = KafkaSide(config.cluster(target))
+        if target == old or not (target == link.target or side.answers()):
+            continue
+        try:
+            ends[target] = _ends(side, logical)
+        except KafkaException:
+            if target == link.target:
+                raise
+            continue  # half of it is away
+        sides[target] = side
+    return Subtree(sides, ends)
 
 
 def _ends(side: KafkaSide, logical: set[str]) -> dict[Partition, int]:

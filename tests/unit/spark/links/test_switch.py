@@ -8,27 +8,35 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
 from keyway.clusters.config import ClustersConfig, MessagesSection
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links.link import Link
 from spark.links.reports import LinkReport
-from spark.links.status import Json, StatusTopic
+from spark.links.status import SWITCH, Json, StatusTopic
 from spark.links.switch import choose_target, create_missing, standing
+from spark.links.switching import ask_for_switch, switch_text
 from spark.links.unforwarded import Subtree, Windows, compare_into, subtree_now
 from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.orders import Partition
 from tests.rig.link_status import Kept
 
-A, B, C = ClusterName("a"), ClusterName("b"), ClusterName("c")
+A, B, C, D = ClusterName("a"), ClusterName("b"), ClusterName("c"), ClusterName("d")
 CONFIG = ClustersConfig.model_validate(
     {
-        "clusters": [{"name": name, "bootstrap_servers": "127.0.0.1:1"} for name in (A, B, C)],
-        "tree": {"level": 2, "children": ["a", {"level": 1, "children": ["b", "c"]}]},
+        "clusters": [{"name": name, "bootstrap_servers": "127.0.0.1:1"} for name in (A, B, C, D)],
+        "tree": {
+            "level": 3,
+            "children": [
+                "a",
+                {"level": 2, "children": ["b", {"level": 1, "children": ["c", "d"]}]},
+            ],
+        },
     }
 )
-LINK = Link(Distributor(A, Level(2), (B,), (B, C)), C)
+LINK = Link(Distributor(A, Level(3), (B,), (B, C, D)), C)
 DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 MISSING = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
@@ -42,6 +50,7 @@ class Side:
     leaderless: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
     committed: dict[Partition, Position] = field(default_factory=dict)
+    half_dead: bool = False  # metadata is answered, and the groups have no coordinator
 
     @property
     def cluster(self) -> object:
@@ -66,6 +75,7 @@ class Side:
         self.told[name] = ("made", 1)
 
     def log_ends(self, places: Sequence[Partition]) -> dict[Partition, int]:
+        self.coordinator()
         assert not {topic for topic, _ in places} & self.leaderless.keys(), "that would fail"
         return dict.fromkeys(places, 0)
 
@@ -73,10 +83,15 @@ class Side:
         return dict.fromkeys(places, 0)
 
     def positions(self, _group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
+        self.coordinator()
         return {place: self.committed[place] for place in places if place in self.committed}
 
     def set_positions(self, _group: str, positions: Mapping[Partition, Position]) -> None:
         self.committed |= positions
+
+    def coordinator(self) -> None:
+        if self.half_dead:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no coordinator"))
 
     def answers(self) -> bool:
         return True
@@ -88,7 +103,7 @@ def side(of: Side) -> KafkaSide:
 
 def report(*topics: str) -> LinkReport:
     rows: Json = {"topic_id": "id", "partitions": {"0": {"position": 3}}}
-    told = {f"topic/a-level-2/{topic}": rows for topic in topics}
+    told = {f"topic/a-level-3/{topic}": rows for topic in topics}
     found = LinkReport(LINK.distributor, cast(StatusTopic, Kept(dict(told))))
     found.load()
     return found
@@ -118,7 +133,7 @@ def test_a_partition_without_a_leader_is_not_compared(monkeypatch: pytest.Monkey
         "flights": ("id", 1),
         "fares": ("id", 1),
     }
-    sides = {name: Side(name, dict(topics)) for name in (A, B, C)}
+    sides = {name: Side(name, dict(topics)) for name in (A, B, C, D)}
     sides[C].leaderless = {"fares": 0}
     monkeypatch.setattr("spark.links.unforwarded.KafkaSide", lambda cluster: sides[cluster.name])
     subtree = subtree_now(CONFIG, LINK, B, set(topics))
@@ -146,10 +161,11 @@ IDS = {"busy": "1", "idle": "2"}
 def sides(monkeypatch: pytest.MonkeyPatch) -> dict[str, Side]:
     """The clusters of a link whose target changes. The fence marks what has no position."""
     found: dict[str, Side] = {
-        name: Side(name, {topic: (id_, 1) for topic, id_ in IDS.items()}) for name in (A, B, C)
+        name: Side(name, {topic: (id_, 1) for topic, id_ in IDS.items()}) for name in (A, B, C, D)
     }
 
     def fenced(old: Side, _link: Link, begun: Mapping[Partition, Position], _ms: int) -> None:
+        old.coordinator()
         old.committed = {**begun, **old.committed}
 
     for module in ("switch", "unforwarded", "switching"):
@@ -164,10 +180,10 @@ def told(**target_ids: str) -> dict[str, Json]:
     """The status topic of a link that copied to `b` and is to go to `c`."""
     row = {"0": {"position": COPIED}}
     return {
-        "link/a-level-2": {"target": B, "generation": 0},
-        "switch/a-level-2": {"target": C, "generation": GENERATION, "rewind": False},
+        "link/a-level-3": {"target": B, "generation": 0},
+        "switch/a-level-3": {"target": C, "generation": GENERATION, "rewind": False},
         **{
-            f"topic/a-level-2/{name}": {"topic_id": IDS[name], "target_id": id_, "partitions": row}
+            f"topic/a-level-3/{name}": {"topic_id": IDS[name], "target_id": id_, "partitions": row}
             for name, id_ in (IDS | target_ids).items()
         },
     }
@@ -198,3 +214,42 @@ def test_what_was_reported_of_another_topic_of_the_old_target_does_not_count(
     """It was deleted there, and what was copied to it with it."""
     found = switched(sides, told(idle="of a topic that was deleted"))
     assert (found["busy", 0].offset, found["idle", 0].offset) == (COPIED, 0)
+
+
+def test_a_target_whose_groups_have_no_coordinator_is_left(sides: dict[str, Side]) -> None:
+    """Two of its three brokers were away: the link copied to neither target."""
+    sides[B].half_dead = True
+    sides[B].committed = {("busy", 0): Position(COPIED + 5, "1")}
+    with capture_logs() as logs:
+        found = switched(sides, told())
+    assert {place: position.offset for place, position in found.items()} == {
+        ("busy", 0): COPIED,
+        ("idle", 0): COPIED,
+    }
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
+        "target_left_without_fence",
+        "target_left_as_reported",
+    ]
+
+
+@pytest.mark.parametrize("half_dead", [(B,), (B, D)])
+def test_the_order_is_given_whatever_else_is_half_dead(
+    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch, half_dead: tuple[str, ...]
+) -> None:
+    """The command failed before it had given the order."""
+    status = {key: row for key, row in told().items() if not key.startswith(SWITCH)}
+    for name in half_dead:
+        sides[name].half_dead = True
+    monkeypatch.setattr("spark.links.switching.StatusTopic", lambda *_: Kept(status))
+    compared: list[set[str]] = []
+
+    def compare(
+        _w: object, _l: object, _s: object, _p: object, subtree: Subtree, *_: object
+    ) -> None:
+        assert f"{SWITCH}/a-level-3" in status
+        compared.append(set(subtree.sides))
+
+    monkeypatch.setattr("spark.links.switching.compare_into", compare)
+    shown = ask_for_switch(CONFIG, A, 3, C, rewind=False, execute=True)
+    assert (compared, shown["problem"]) == ([{C, D} - set(half_dead)], "")
+    assert "up to a second old: " in switch_text(shown)
