@@ -51,6 +51,8 @@ class Beginning:
         for name, verdict in self._verdicts(plan, positions).items():
             topic = plan.topics[name]
             self.report.lost(name, verdict.gaps, stood.get(name, {}))
+            beyond = verdict.beyond if isinstance(verdict, Stopped) else {}
+            self.report.found_beyond(name, beyond)
             match verdict:
                 case Stopped():
                     stopped[name] = verdict.reason
@@ -111,7 +113,9 @@ class Beginning:
         at, low, high = by_topic(positions), by_topic(log_starts), by_topic(log_ends)
         policy = policy_of(self.config.messages)
         verdicts = {
-            name: start(topic, at.get(name, {}), low[name], high[name], policy)
+            name: start(
+                topic, at.get(name, {}), low[name], high[name], policy, self.report.beyond(name)
+            )
             for name, topic in plan.topics.items()
         }
         stopped: dict[str, Copied | Stopped] = {

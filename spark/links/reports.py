@@ -215,6 +215,25 @@ class LinkReport:
                 row.gap_at, row.gap_counted = position, count
                 self._changed.add(topic)
 
+    def beyond(self, topic: str) -> dict[int, int]:
+        """The positions that were beyond the end of the log when the topic stopped, by partition.
+        The log may have grown since, with records that the link has not seen.
+        """
+        known = (self._topics or {}).get(topic, TopicStatus())
+        rows = known.partitions.items()
+        return {partition: row.beyond for partition, row in rows if row.beyond >= 0}
+
+    def found_beyond(self, topic: str, positions: Mapping[int, int]) -> None:
+        """The topic stops at `positions`, and at no others any more."""
+        if positions == self.beyond(topic):
+            return
+        with self._lock:
+            for row in self._topic(topic).partitions.values():
+                row.beyond = -1
+            for partition, position in positions.items():
+                self._row(topic, partition).beyond = position
+            self._changed.add(topic)
+
     def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
         with self._lock:
             row = self._row(result["topic"], result["partition"])

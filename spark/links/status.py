@@ -46,6 +46,7 @@ class PartitionStatus:
     waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
     gap_at: int = -1  # the position behind which the last gap began, and its records
     gap_counted: int = 0
+    beyond: int = -1  # a position that was beyond the end of the log: the topic waits for another
 
 
 @dataclass(slots=True)

@@ -75,6 +75,8 @@ class Side:
     refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
     leaderless: dict[str, int] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)  # topics that may be described, and not read
+    log_start: int = 0  # of each partition
+    log_end: int = COPIED
 
     @property
     def cluster(self) -> object:
@@ -122,10 +124,10 @@ class Side:
         self.committed = {place: at for place, at in self.committed.items() if place[0] != name}
 
     def log_starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        return dict.fromkeys(self._with_leaders(places), 0)
+        return dict.fromkeys(self._with_leaders(places), self.log_start)
 
     def log_ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        return dict.fromkeys(self._with_leaders(places), COPIED)
+        return dict.fromkeys(self._with_leaders(places), self.log_end)
 
     def _with_leaders(self, places: Iterable[Partition]) -> list[Partition]:
         asked = list(places)

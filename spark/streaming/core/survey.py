@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 EARLIEST = 0
 UNREADABLE = "unreadable"  # among a topic's configs: why they cannot be read
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,13 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The topic is not copied. `gaps`: records lost by partition, where that is the reason."""
+    """The topic is not copied. By partition, where that is the reason: `gaps`: records lost;
+    `beyond`: positions beyond the end of the log.
+    """
 
     reason: str
     gaps: Mapping[int, int] = field(default_factory=dict)
+    beyond: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +127,11 @@ def start(
     log_starts: Mapping[int, int],
     log_ends: Mapping[int, int],
     policy: Policy,
+    found_beyond: Mapping[int, int] = _NONE,
 ) -> Copied | Stopped:
     """Where the copying of a topic goes on. `positions`: of partitions that were copied before; a
     new partition begins at its log's start. `log_ends` must be younger than the positions.
+    `found_beyond`: positions that were beyond the end of the log when it was looked at last.
     """
     recreated = [
         partition
@@ -137,17 +144,26 @@ def start(
             f"it was deleted and created again (topic id {old.topic_id}, now {source.topic_id}):"
             " records of the old one that were not copied are lost"
         )
-    beyond = [
-        f"{position.offset} of partition {partition} (the log ends at {log_ends[partition]})"
+    beyond = {
+        partition: position.offset
         for partition, position in positions.items()
         if partition not in recreated
         and partition in log_ends
-        and position.offset > log_ends[partition]
-    ]
+        and (
+            position.offset > log_ends[partition]
+            # The log has grown since. A position without a topic id was set by somebody.
+            or (position.topic_id and position.offset == found_beyond.get(partition))
+        )
+    }
     if beyond:  # No policy: nobody knows which of the records there now were copied.
+        listed = ", ".join(
+            f"{offset} of partition {partition} (the log ends at {log_ends[partition]})"
+            for partition, offset in beyond.items()
+        )
         return Stopped(
-            f"its position is beyond the end of the log: {', '.join(beyond)}; the log was cut, or"
-            " somebody has set the position"
+            f"its position is, or was, beyond the end of the log: {listed}; the log was cut, or"
+            " somebody has set the position",
+            beyond=beyond,
         )
     starts: dict[int, int] = {}
     gaps: dict[int, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -364,3 +365,27 @@ def test_records_before_one_that_is_left_out_are_copied_first(
     run._reached = dict(odd)
     starts, held = run._up_to_unreadable(dict(begun), plan)
     assert (passed[1], starts["flights", 0], held.stopped) == ({("flights", 0): 6}, 6, {})
+
+
+def test_a_log_that_was_cut_stops_its_topic_until_a_position_is_set() -> None:
+    """Producers filled it up again within the next look, and their records were left out."""
+    world = World()
+    run = world.process()
+    starts(run)
+    world.copied(run, 0, 1)
+    world.here.log_end = COPIED - 50
+    assert starts(run) == {}
+    world.here.log_end = COPIED + 100
+    plan = run._survey()
+    held = replace(plan, topics={})
+    assert not run._beginning.goes_on(plan, held, {})
+    assert starts(run) == {}
+    run = world.process()
+    assert starts(run) == {}, "of the next process"
+    world.there.committed["flights", 0] = Position(COPIED - 50, "")
+    assert not run._beginning.goes_on(plan, held, {}), "there is another partition"
+    world.there.committed["flights", 1] = Position(COPIED, "")  # as it was: somebody has said so
+    assert run._beginning.goes_on(plan, held, {})
+    assert starts(run) == {0: COPIED - 50, 1: COPIED}
+    world.copied(run, 0, 1)
+    assert starts(world.process()) == {0: COPIED, 1: COPIED}, "it is over"

@@ -234,7 +234,7 @@ def test_a_target_whose_groups_have_no_coordinator_is_left(sides: dict[str, Side
 
 @pytest.mark.parametrize("half_dead", [(B,), (B, D)])
 def test_the_order_is_given_whatever_else_is_half_dead(
-    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch, half_dead: tuple[str, ...]
+    sides: dict[str, Side], monkeypatch: pytest.MonkeyPatch, half_dead: tuple[ClusterName, ...]
 ) -> None:
     """The command failed before it had given the order."""
     status = {key: row for key, row in told().items() if not key.startswith(SWITCH)}

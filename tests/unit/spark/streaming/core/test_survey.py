@@ -99,5 +99,20 @@ def test_a_position_beyond_the_end_of_the_log(policy: Policy) -> None:
     assert "partition 0" not in verdict.reason
 
 
+def test_a_position_that_was_beyond_the_end_of_the_log() -> None:
+    """The log has grown since. Only somebody's word ends it: another position, or the same one
+    without the id that a link stores with it.
+    """
+
+    def stands_at(position: Position) -> Copied | Stopped:
+        return start(topic(1), {0: position}, {0: 0}, {0: 100}, EASY, {0: 90})
+
+    stopped = stands_at(Position(90, "one"))
+    assert isinstance(stopped, Stopped)
+    assert stopped.beyond == {0: 90}
+    assert stands_at(Position(90, "")) == Copied({0: 90}, {})
+    assert stands_at(Position(80, "one")) == Copied({0: 80}, {})
+
+
 def test_a_position_of_an_older_topic_is_not_measured_at_the_new_one() -> None:
     assert start(topic(1), {0: Position(500, "old")}, {0: 0}, ENDS, EASY) == Copied({0: 0}, {})
