@@ -22,7 +22,7 @@ from spark.streaming.orders import Partition
 @dataclass(frozen=True, slots=True)
 class Begun:
     """`starts`: where the places of the next query begin. `plan`: the plan without the topics that
-    stop. `reached`: the starts of places that were copied before.
+    stop. `reached`: the starts of places that have a position on the target.
     """
 
     starts: dict[Partition, int]
@@ -45,6 +45,7 @@ class Beginning:
         committed, positions = self._positions(plan)
         require_generation(committed.values(), self.report, self.link)
         starts: dict[Partition, int] = {}
+        reached: dict[Partition, int] = {}
         stopped = dict(plan.stopped)
         renewed: dict[Partition, Position] = {}
         stood = by_topic(positions)
@@ -57,17 +58,19 @@ class Beginning:
                 case Stopped():
                     stopped[name] = verdict.reason
                 case Copied():
+                    began = self.report.began(name, plan.target_ids.get(name, ""))
                     for partition, offset in verdict.starts.items():
-                        starts[name, partition] = offset
-                        place, goes_on = (
-                            (name, partition),
-                            Position(offset, topic.topic_id, self.report.generation),
-                        )
-                        if place in positions and committed.get(place) != goes_on:
+                        place = (name, partition)
+                        starts[place] = offset
+                        if place not in positions and not began:
+                            continue
+                        reached[place] = offset
+                        goes_on = Position(offset, topic.topic_id, self.report.generation)
+                        if committed.get(place) != goes_on:
                             renewed[plan.targets[name], partition] = goes_on
-        # Of a gap, an older topic, or a forgotten one: set before the query runs.
+        # Of a gap, an older topic, a forgotten one, or a partition that was empty until now, whose
+        # first records may be deleted before they are copied: set before the query runs.
         self.target.set_positions(self.link.group, renewed)
-        reached = {place: start for place, start in starts.items() if place in positions}
         kept = {name: topic for name, topic in plan.topics.items() if name not in stopped}
         return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached)
 

@@ -389,3 +389,24 @@ def test_a_log_that_was_cut_stops_its_topic_until_a_position_is_set() -> None:
     assert starts(run) == {0: COPIED - 50, 1: COPIED}
     world.copied(run, 0, 1)
     assert starts(world.process()) == {0: COPIED, 1: COPIED}, "it is over"
+
+
+def test_records_of_an_empty_partition_that_were_deleted_before_they_were_copied() -> None:
+    """A link was away for longer than retention. The partition had no position, so there was no
+    gap, and the link began behind what it had missed.
+    """
+    world = World()
+    world.here.log_end = 0
+    run = world.process()
+    assert starts(run) == {0: 0, 1: 0}
+    assert world.there.committed == {}, "the target may be looked at for copies again"
+    assert starts(run) == {0: 0, 1: 0}
+    assert world.there.committed == {("flights", at): Position(0, "here") for at in range(2)}
+    world.here.log_start, world.here.log_end = 5_000, 9_000
+    assert starts(world.process()) == {}
+    world.there.committed.clear()
+    run = world.process()
+    assert starts(run) == {}, "the status topic knows it for longer than Kafka"
+    told = run.report.topics()["flights"]
+    assert "5000 of partition 0" in told.reason
+    assert [row.gap for row in told.partitions.values()] == [5_000, 5_000]
