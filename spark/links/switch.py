@@ -162,7 +162,7 @@ def rewound(
     logical = {str(source.cluster.topic_names().there(topic)) for topic, _ in compared}
     subtree = subtree_now(config, link, old, logical)
     windows = Windows()
-    compare_into(windows, link, source, compared, subtree, config.seals())
+    compare_into(windows, link, source, compared, subtree, config)
     for topic, why in windows.failed.items():
         log.warning("topic_not_rewound", link=link.name, topic=topic, why=why)
     moved = {

@@ -57,7 +57,7 @@ def ask_for_switch(
     windows, stand, problem = Windows(), Standing({}, frozenset(), {}), ""
     try:
         stand = standing(config, link, source, report)
-        compare_into(windows, to_others, source, stand.compared(), subtree, config.seals(), step)
+        compare_into(windows, to_others, source, stand.compared(), subtree, config, step)
     except KafkaException as error:
         problem = error.args[0].str()
     return {
@@ -72,7 +72,6 @@ def ask_for_switch(
                 "partition": partition,
                 "records": window.records,
                 "first_offset": window.first,
-                "compared_to_the_beginning": not window.cut,
             }
             for (topic, partition), window in sorted(windows.found.items())
         ],

@@ -4,7 +4,7 @@ by origin in their logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -24,6 +24,7 @@ from spark.streaming.read_back import headers_of, to_the_end
 
 # An origin without its topic id, which headers of version 1 lack.
 Spot = tuple[ClusterName, str, int, int]
+Sent = tuple[int, Spot, int]  # offset on the source, origin, timestamp in ms
 
 # The topic is at fault, not the cluster: the others are compared all the same.
 _TOPIC_FAULTS = frozenset(
@@ -46,7 +47,6 @@ class Unforwarded:
 
     first: int
     records: int
-    cut: bool  # the partition was not compared back to its beginning, and the oldest was missing
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ def compare_into(
     source: KafkaSide,
     positions: Mapping[Partition, Position],
     subtree: Subtree,
-    seals: Seals,
+    config: ClustersConfig,
     step: Step = no_step,
 ) -> None:
     """Fills `windows`, one partition after the other. Raises KafkaException if a cluster does not
@@ -127,7 +127,7 @@ def compare_into(
         step(f"comparing {topic}-{partition}")
         place = (topic, partition)
         try:
-            window = _unforwarded(link, source, place, position.offset, logical, subtree, seals)
+            window = _unforwarded(link, source, place, position.offset, logical, subtree, config)
         except KafkaException as error:
             if error.args[0].code() not in _TOPIC_FAULTS:
                 raise
@@ -144,27 +144,83 @@ def _unforwarded(
     position: int,
     logical: str,
     subtree: Subtree,
-    seals: Seals,
+    config: ClustersConfig,
 ) -> Unforwarded | None:
-    low = max(0, position - UNFORWARDED_SCANNED_MAX)
-    sent = copied_records(source, link, place, logical, (low, position), seals)
-    if not sent:
-        return None
-    since_ms = min(timestamp for _, _, timestamp in sent)
-    lacking: set[int] = set()
+    """Compares back from the position for as long as the oldest record that was compared lacks."""
+    logs = _logs(place[1], logical, subtree, config)
+    first, records, end = position, 0, position
+    while True:
+        low = max(0, end - UNFORWARDED_SCANNED_MAX)
+        sent = copied_records(source, link, place, logical, (low, end), config.seals())
+        missing = set[int]().union(*(there.lacking(sent) for there in logs if sent))
+        first, records = min(missing, default=first), records + len(missing)
+        reached = sent[0][0] not in missing if sent else not records
+        if reached or low <= source.log_starts([place])[place]:
+            return Unforwarded(first, records) if records else None
+        end = low
+
+
+def _logs(partition: int, logical: str, subtree: Subtree, config: ClustersConfig) -> list[_Log]:
+    found = []
     for name, side in subtree.sides.items():
         there = side.cluster.topic_names().back(logical)
         if isinstance(there, Unfit):
             continue
-        end = subtree.ends[name].get((logical, place[1]), 0)
+        end = subtree.ends[name].get((logical, partition), 0)
         if end == _NOT_KNOWN:
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, _without_leader(name)))
-        where = (there, place[1])
-        has = origins_since(side, name, where, logical, (since_ms, end), seals) if end else set()
-        lacking |= {offset for offset, origin, _ in sent if origin not in has}
-    if not lacking:
-        return None
-    return Unforwarded(min(lacking), len(lacking), low > 0 and min(lacking) == sent[0][0])
+        found.append(_Log(config, side, name, (there, partition), logical, end))
+    return found
+
+
+@dataclass(slots=True)
+class _Log:
+    """A partition's log on another cluster of the subtree up to `end`. It is read backwards, as far
+    as the compared records go.
+    """
+
+    config: ClustersConfig
+    side: KafkaSide
+    name: ClusterName
+    place: Partition
+    logical: str
+    end: int
+    _has: set[Spot] = field(default_factory=set)
+    _met: bool = False  # it has some of the records that were compared before
+
+    def lacking(self, sent: Sequence[Sent]) -> set[int]:
+        """The offsets of the records that the log lacks, without those that it lacks for a reason
+        of its own. `sent`: in order, and older than those of the last call.
+        """
+        since_ms = min(timestamp_ms for _, _, timestamp_ms in sent)
+        if self.end:
+            between, seals = (since_ms, self.end), self.config.seals()
+            read = origins_since(self.side, self.name, self.place, self.logical, between, seals)
+            self.end = min(self.end, read[0])
+            self._has |= read[1]
+        found = [offset for offset, origin, _ in sent if origin in self._has]
+        lost = [(offset, at_ms) for offset, origin, at_ms in sent if origin not in self._has]
+        kept_ms = kept_since_ms(self.side, self.place) if lost and self.end else None
+        if kept_ms is not None:
+            if found:  # what came before it came before it here, too
+                lost = [(offset, at_ms) for offset, at_ms in lost if offset > found[0]]
+            else:
+                lost = [(offset, at_ms) for offset, at_ms in lost if at_ms >= kept_ms]
+        if lost and (found or self._met) and self._has_holes():
+            last = sent[-1][0] if self._met else found[-1]
+            lost = [(offset, at_ms) for offset, at_ms in lost if offset > last]
+        self._met = self._met or bool(found)
+        return {offset for offset, _ in lost}
+
+    def _has_holes(self) -> bool:
+        """Whether records between others may be left out for good: then only those behind the last
+        one that the log has count as not forwarded.
+        """
+        messages, topic = self.config.messages, self.place[0]
+        if messages.pipeline is not None or messages.on_refused != "stop":
+            return True
+        configs = self.side.configs([topic]).get(topic, {})
+        return "compact" in configs.get("cleanup.policy", "")
 
 
 def _without_leader(cluster: ClusterName) -> str:
@@ -178,8 +234,8 @@ def copied_records(
     logical: str,
     offsets: tuple[int, int],
     seals: Seals,
-) -> list[tuple[int, Spot, int]]:
-    """(offset, origin, timestamp) of those in [first, last) that the link copies."""
+) -> list[Sent]:
+    """Those in [first, last) that the link copies."""
     found = []
     with source.consumer(f"{link.group}-compare", enable_partition_eof=True) as consumer:
         for message in messages(consumer, place, *offsets):
@@ -196,22 +252,35 @@ def origins_since(
     logical: str,
     between: tuple[int, int],
     seals: Seals,
-) -> set[Spot]:
-    """The origins of the records of a partition from a timestamp on, up to an offset."""
+) -> tuple[int, set[Spot]]:
+    """The offset of the first record from a timestamp on, and the origins of all from there up to
+    an offset.
+    """
     since_ms, end = between
     group = "keyway-compare"
     with side.consumer(group, enable_partition_eof=True) as consumer:
         (at,) = consumer.offsets_for_times([TopicPartition(*place, since_ms)], ANSWER_S)
         if at.error is not None and at.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return set()
+            return end, set()
         if at.error is not None:
             raise KafkaException(at.error)
         if at.offset < 0:
-            return set()
-        return {
+            return end, set()
+        return at.offset, {
             copy_of(message, name, logical, seals).origin.place
             for message in messages(consumer, place, at.offset, end)
         }
+
+
+def kept_since_ms(side: KafkaSide, place: Partition) -> int | None:
+    """The timestamp of a log's first record if older ones were deleted, else None."""
+    with side.consumer("keyway-compare", enable_partition_eof=True) as consumer:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)
+        if low <= 0:
+            return None
+        consumer.assign([TopicPartition(*place, low)])
+        message = next(iter(to_the_end(consumer)), None)
+        return None if message is None else message.timestamp()[1]
 
 
 def copy_of(message: Message, cluster: ClusterName, logical: str, seals: Seals) -> Copy:

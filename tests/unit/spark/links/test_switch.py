@@ -145,7 +145,7 @@ def test_a_partition_without_a_leader_is_not_compared(monkeypatch: pytest.Monkey
 
     def failed(subtree: Subtree) -> set[str]:
         windows = Windows()
-        compare_into(windows, LINK, side(sides[A]), positions, subtree, CONFIG.seals())
+        compare_into(windows, LINK, side(sides[A]), positions, subtree, CONFIG)
         return set(windows.failed)
 
     assert failed(subtree) == {"fares"}
