@@ -418,8 +418,12 @@ class _Task:
                 stops = self._reason(first, found[first])
                 before = int(piece.column("offset").to_numpy().searchsorted(first))
                 piece = piece.slice(0, before)
-            else:
-                refused |= found
+            else:  # a fault of the topic is none of the record that met it
+                refused |= {
+                    offset: error
+                    for offset, error in found.items()
+                    if error.code() in RECORD_REFUSALS
+                }
         if stops:
             raise _Refused(stops)
 
