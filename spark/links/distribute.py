@@ -62,14 +62,14 @@ from spark.streaming.limits import (
     SURVEY_REST,
 )
 from spark.streaming.orders import RESULT_DDL, Partition, Result, Taking, Writing
-from spark.streaming.produce import copying, passed, places_of
+from spark.streaming.produce import PositionMoved, copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
 from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
 
 log = structlog.get_logger("keyway.links")
 
 # The failures of queries and clusters; anything else is a bug and ends the run.
-FAILURES = (KafkaException, PySparkException)
+FAILURES = (KafkaException, PySparkException, PositionMoved)
 
 
 @dataclass(slots=True)

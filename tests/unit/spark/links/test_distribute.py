@@ -25,6 +25,7 @@ from spark.links.plan import Plan
 from spark.links.status import LEFT, Json
 from spark.streaming.core.survey import Position
 from spark.streaming.orders import Partition, Result
+from spark.streaming.produce import PositionMoved
 from tests.rig.link_in_memory import C2, CONFIG, COPIED, DEFAULTS, DISTRIBUTOR, RESULT, Side, World
 
 
@@ -410,3 +411,16 @@ def test_records_of_an_empty_partition_that_were_deleted_before_they_were_copied
     told = run.report.topics()["flights"]
     assert "5000 of partition 0" in told.reason
     assert [row.gap for row in told.partitions.values()] == [5_000, 5_000]
+
+
+def test_a_position_that_moved_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of Spark, before a record that it cannot read, it ended the whole process."""
+    run = World().process()
+
+    def moved(self: LinkRun) -> None:
+        self.stop.set()
+        raise PositionMoved("flights-0: the link was switched away from this target")
+
+    monkeypatch.setattr(LinkRun, "_round", moved)
+    run.run()
+    assert run.report.fault == "flights-0: the link was switched away from this target"
