@@ -29,6 +29,8 @@ TAUGHT = [
     95,  # the checkers own: a record compacted after it was read is still in flight
     338,  # as 23
     771303327,  # the checkers own: a release does not say when a delivery that got lost is free
+    40008,  # the checkers own: who leaves and joins again still has what it did not close
+    61550,  # the checkers own: a record that the log lacks is not rejected
 ]
 
 

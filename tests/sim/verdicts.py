@@ -8,7 +8,7 @@ changes of the step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 
 from dispatcher.core.model import (
     Acknowledge,
@@ -38,11 +38,18 @@ _NO_FAILURES = {
 
 
 def check_verdicts(
-    policy: Policy, event: Event, step: Step, deliveries: Mapping[int, int], settled: Set[int]
+    policy: Policy,
+    event: Event,
+    step: Step,
+    deliveries: Mapping[int, int],
+    settled: Set[int],
+    gone: Container[int],
 ) -> None:
-    """`deliveries` and `settled`: as persisted after the step. Raises CheckFailure."""
+    """`deliveries` and `settled`: as persisted after the step; `gone`: the log lacks them, and no
+    verdict counts once the window has heard of it. Raises CheckFailure.
+    """
     noted = {change.offset: change for change in step.changes if isinstance(change, RetryNoted)}
-    rejected = _rejected(event, step)
+    rejected = {each for each in _rejected(event, step) if each in noted or each not in gone}
     for offset in rejected:
         _check_end("rejected", policy.rejected, offset, noted.get(offset), settled)
         if offset in noted and noted[offset].reason is not Reason.REJECTED:
