@@ -69,9 +69,6 @@ class Checkers:
         self.delivered_count = 0
         self.not_before_ms: dict[int, int] = {}  # back-off of released records
         self.lost_sessions: set[str] = set()
-        # Members that have left: what they did not close counts as theirs until its grace is over,
-        # also if they join again meanwhile.
-        self.left_ms: dict[str, int] = {}
         self.opened_last: dict[str, str] = {}  # member -> session
         self.life = 0  # of the core
         self.read_to = 0  # this life of the core has read up to here for certain
@@ -346,8 +343,7 @@ class Checkers:
 
     def may_hold_more(self, member: str) -> bool:
         """Certainly: expired holds count, for they may still be leased."""
-        holds = self.holds.of_member(member)
-        return member not in self.left_ms and len(holds) < self.policy.in_flight_per_member_max
+        return self.holds.fewer_than(self.policy.in_flight_per_member_max, member)
 
     # --------------------------------------------------------------------------- ends of deliveries
 
@@ -468,7 +464,7 @@ class Checkers:
         self._members_before, self.members = self.members, members
         self.router = Router(members)
         for name in sorted(gone):
-            self.left_ms[name] = now_ms
+            self.holds.left_ms[name] = now_ms
             for hold in self.holds.of_member(name):
                 if hold.life == self.life and not hold.expired:
                     self._gone(hold, reason)
@@ -485,13 +481,8 @@ class Checkers:
 
     def expired(self, now_ms: int) -> None:
         """The watchdog ticked: records past their lock, or their session's grace, are not held."""
-        grace_ms = self.policy.disconnect_grace_ms
-        self.left_ms = {
-            name: left_ms for name, left_ms in self.left_ms.items() if now_ms < left_ms + grace_ms
-        }
-        for hold in self.holds:
-            if hold.runs_out(now_ms, grace_ms):
-                self._expire(hold, evicted=hold.session in self.lost_sessions)
+        for hold in self.holds.run_out(now_ms, self.policy.disconnect_grace_ms):
+            self._expire(hold, evicted=hold.session in self.lost_sessions)
 
     def _expire(self, hold: Hold, *, evicted: bool) -> None:
         hold.expired, hold.leased = True, False

@@ -43,6 +43,7 @@ class Holds:
         self._by_offset: dict[int, Hold] = {}
         self._by_key: dict[bytes, dict[int, Hold]] = {}
         self._by_member: dict[str, dict[int, Hold]] = {}
+        self.left_ms: dict[str, int] = {}  # when members left, whose grace may not be over
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._by_offset
@@ -58,6 +59,16 @@ class Holds:
 
     def of_member(self, member: str) -> list[Hold]:
         return list(self._by_member.get(member, {}).values())
+
+    def fewer_than(self, most: int, member: str) -> bool:
+        """Certainly: who leaves and joins again still has what it did not close."""
+        return member not in self.left_ms and len(self.of_member(member)) < most
+
+    def run_out(self, now_ms: int, grace_ms: int) -> list[Hold]:
+        """Those past their lock, or their session's grace."""
+        left = self.left_ms.items()
+        self.left_ms = {name: left_ms for name, left_ms in left if now_ms < left_ms + grace_ms}
+        return [hold for hold in self if hold.runs_out(now_ms, grace_ms)]
 
     def live_of(self, member: str) -> int:
         return sum(not hold.expired for hold in self._by_member.get(member, {}).values())
