@@ -102,7 +102,7 @@ def test_a_batch_looks_up_no_class_that_the_one_before_has(
     call(frame, 1)
     assert asked == []
     spark._jvm.java.util.UUID.randomUUID()  # type: ignore[union-attr]
-    assert "java.util" in asked, "nothing was listened to"
+    assert any("java.util" in name for name in asked), "nothing was listened to"
     asked.clear()
     spark._jvm.java.util.UUID.randomUUID()  # type: ignore[union-attr]
     assert asked == []

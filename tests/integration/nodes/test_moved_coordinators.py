@@ -38,10 +38,11 @@ def nodes(kafka_pair: KafkaCluster, tmp_path: Path) -> Iterator[Nodes]:
 def coordinated_by(nodes: Nodes, owner: str, kind: int, fresh_name: Name) -> str:
     """A name whose coordinator is a virtual broker of this node."""
     names = [fresh_name("moved") for _ in range(30)]
-    owned = [broker for broker, its in nodes.owners().items() if its == owner]
     found: list[str] = []
 
     def answered() -> bool:
+        # Each time: a node that has just come may have none yet.
+        owned = [broker for broker, its in nodes.owners().items() if its == owner]
         with WireClient(nodes.nodes[owner].bootstrap) as client:
             asked = {"KeyType": kind, "CoordinatorKeys": names}
             rows = client.call(ApiKey.FIND_COORDINATOR, 4, asked)["Coordinators"]
