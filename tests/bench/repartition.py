@@ -37,6 +37,7 @@ from tests.rig.clients.share_members import ShareHost, deliveries_of
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic
+from tests.rig.meanwhile import meanwhile
 from tests.rig.repartitions import repartition, status, wait_for_phase
 
 BEFORE, AFTER = 4, 8
@@ -48,7 +49,6 @@ GROUPS = [{"match": "*", "auto_offset_reset": "earliest"}]
 @contextmanager
 def stream(bootstrap: str, topic: str) -> Iterator[None]:
     """Records whose value is when they were sent, on the monotonic clock in ns."""
-    over = threading.Event()
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -59,7 +59,7 @@ def stream(bootstrap: str, topic: str) -> Iterator[None]:
         }
     )
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         at = 0
         while not over.wait(1 / PER_S):
             value = b"%d" % time.monotonic_ns()
@@ -67,13 +67,10 @@ def stream(bootstrap: str, topic: str) -> Iterator[None]:
             producer.poll(0)
             at += 1
 
-    thread = threading.Thread(target=work)
-    thread.start()
     try:
-        yield
+        with meanwhile(work):
+            yield
     finally:
-        over.set()
-        thread.join()
         producer.flush(60)
 
 

@@ -26,6 +26,7 @@ from tests.rig.browser import CHROMIUM, Tab, chromium, tab
 from tests.rig.clients.share_members import ShareHost, ShareMember
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic, delete_topic
+from tests.rig.meanwhile import meanwhile
 from tests.rig.operating import rest
 
 OPERATOR, VIEWER, AUDITOR, ALICE = (f"keyway_{number}-of-the-tests" for number in range(4))
@@ -164,23 +165,19 @@ def slow_group(stage: Stage) -> Iterator[None]:
 @contextmanager
 def producing(bootstrap: str) -> Iterator[None]:
     """A steady load of records over 200 keys."""
-    over = threading.Event()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 0})
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         chosen = random.Random(5)
         while not over.wait(0.1):
             for _ in range(PRODUCED_PER_S // 10):
                 produced(producer, b"key-%d" % chosen.randrange(200))
             producer.poll(0)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
     try:
-        yield
+        with meanwhile(work):
+            yield
     finally:
-        over.set()
-        thread.join()
         producer.purge()
 
 

@@ -32,6 +32,7 @@ from spark.streaming.kafka import KafkaSide
 from tests.rig.browser import DESKTOP, PHONE, Tab, tab
 from tests.rig.gateway_process import GatewayProcess, Settings
 from tests.rig.kafka import create_topic
+from tests.rig.meanwhile import meanwhile
 from tests.rig.offset_clusters import Services, commit, produce_at, values
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
@@ -135,19 +136,13 @@ class Links:
     @contextmanager
     def going_on(self) -> Iterator[None]:
         """They say so again and again, as long as a page looks at them."""
-        over = threading.Event()
 
-        def report() -> None:
+        def report(over: threading.Event) -> None:
             while not over.wait(5):
                 self.report(self.behind)
 
-        reporting = threading.Thread(target=report)
-        reporting.start()
-        try:
+        with meanwhile(report):
             yield
-        finally:
-            over.set()
-            reporting.join()
 
 
 def groups_that_follow(config: ClustersConfig, ams: str, fra: str) -> None:

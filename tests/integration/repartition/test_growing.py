@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost, ShareMember, deliveries_of
 from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.meanwhile import meanwhile
 from tests.rig.patience import wait_until
 from tests.rig.repartitions import QUICK, repartition, status, wait_for_line, wait_for_phase
 
@@ -29,22 +31,14 @@ IDEMPOTENT = "enable.idempotence=true"
 @contextmanager
 def slow(members: Sequence[ShareMember], pause_s: float) -> Iterator[None]:
     """They poll, work for a while on what came, and accept it with the next poll."""
-    ended = threading.Event()
 
-    def work(member: ShareMember) -> None:
+    def work(member: ShareMember, ended: threading.Event) -> None:
         while not ended.is_set():
             if member.poll(0.5):
                 time.sleep(pause_s)
 
-    threads = [threading.Thread(target=work, args=(member,)) for member in members]
-    for thread in threads:
-        thread.start()
-    try:
+    with meanwhile(*(partial(work, member) for member in members)):
         yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
 
 
 def assert_whole_and_in_order(
