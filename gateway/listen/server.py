@@ -250,7 +250,8 @@ class Server:
         addresses = self.listening.shown(connection.listener)
         if shown.api_key == ApiKey.FIND_COORDINATOR and self._forgotten is not None:
             gone = self._forgotten(connection.id, [broker.id for broker in shown.brokers])
-            addresses = {broker: at for broker, at in addresses.items() if broker not in gone}
+            if gone:
+                addresses = {broker: at for broker, at in addresses.items() if broker not in gone}
         secure = connection.listener in self._certificates
         served = self._rules[connection.listener]
         return write(shown, addresses, served, connection.broker_id, secure=secure)

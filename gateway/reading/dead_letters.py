@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import EPOCH_MAX, RecordsGone, RecordsLarge, Source
+from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source, epoch_max_of
 from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
@@ -189,7 +189,7 @@ class DeadLetters:
         """
         offsets = part.offsets
         wanted, count = offsets, len(offsets)
-        epoch_max = part.epoch if part.epoch >= 0 else EPOCH_MAX
+        epoch_max = epoch_max_of(part.epoch)
         while wanted:
             bytes_max = DEAD_LETTER_PART_BYTES_MAX if len(wanted) > 1 else NO_BYTES_MAX
             try:

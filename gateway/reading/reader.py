@@ -17,7 +17,7 @@ import structlog
 
 from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import RETRY_BASE_MS
-from gateway.core.reading.cache import EPOCH_MAX, Source
+from gateway.core.reading.cache import Source, epoch_max_of
 from gateway.core.reading.fetch_messages import (
     divergence,
     end_of_first,
@@ -101,8 +101,7 @@ class Reader:
         assert offsets_max > 0
         place = FetchPosition(source, position, epoch)
         self._withdraw(source, sink)
-        epoch_max = epoch if epoch >= 0 else EPOCH_MAX
-        self._wishes[source, sink] = _Wish(place, offsets_max, epoch_max)
+        self._wishes[source, sink] = _Wish(place, offsets_max, epoch_max_of(epoch))
         self._sinks_at.setdefault(place, {})[sink] = None
         self._floors.setdefault(source, {}).setdefault(sink, position)
         self._serve_soon(source, sink)

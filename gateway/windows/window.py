@@ -55,7 +55,7 @@ from dispatcher.core.steps import (
 from dispatcher.store.base import WindowKey
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import EPOCH_MAX, RecordsReplaced
+from gateway.core.reading.cache import RecordsReplaced, epoch_max_of
 from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.wire.errors import ErrorCode
 from gateway.windows.dependencies import Dependencies
@@ -233,9 +233,8 @@ class Window:
                 ready = [str(one) for one in members]
                 self._dependencies.ready.wake(self.key.group, ready)
             case ReadOn(position=position, offsets_max=ahead):
-                core = self.life.core
-                epoch = -1 if core is None else core.epoch
-                self._dependencies.reader.read_on(self.source, position, ahead, self.on_read, epoch)
+                reader, epoch = self._dependencies.reader, self._epoch
+                reader.read_on(self.source, position, ahead, self.on_read, epoch)
             case ForgetBelow(offset=offset):
                 self._forget_below(offset)
             case WriteDeadLetters():
@@ -248,8 +247,12 @@ class Window:
     @property
     def epoch_max(self) -> int:
         """No record of the window is of a later leader epoch."""
+        return epoch_max_of(self._epoch)
+
+    @property
+    def _epoch(self) -> int:
         core = self.life.core
-        return EPOCH_MAX if core is None or core.epoch < 0 else core.epoch
+        return -1 if core is None else core.epoch
 
     async def replaced(self, given_back: NotSent) -> None:
         """Other records have taken the offsets of some of this window's, which were to be sent: it

@@ -88,6 +88,11 @@ EPOCH_MAX = 2**31  # takes records of any leader epoch
 PIECE_BYTES = 300  # a piece, its places in two lists and the queue, and a batch object
 
 
+def epoch_max_of(epoch: int) -> int:
+    """The latest leader epoch of the records of a reader that has read up to `epoch` (-1: any)."""
+    return epoch if epoch >= 0 else EPOCH_MAX
+
+
 @dataclass(slots=True)
 class _Shelf:
     """The pieces of one source. `starts` repeats their starts, for bisection."""
