@@ -10,8 +10,7 @@ Decisions where the sources are silent:
   refused.
 - RENEW of all records of a lease extends the lease. RENEW of a part makes that part a lease of its
   own.
-- A batch is checked whole, then applied whole; the batches of one event are judged one after the
-  other.
+- The batches of one event are applied only if none of them is refused.
 - A member that closes its session or leaves is never the record's fault: its records come back at
   once, with one delivery more, also beyond `deliveries_max`. Eviction (a crash) also redelivers at
   once, but an exhausted budget goes to the policy `exhausted`: the record that kills its consumer

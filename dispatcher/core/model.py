@@ -301,10 +301,10 @@ Event = (
 def checked(event: Acknowledge) -> list[AckError | None]:
     """Checks only how batches are made: nobody holds anything."""
     type_max = event.type_max
-    return [_malformed(first, last, types, type_max) for first, last, types in event.batches]
+    return [malformed(first, last, types, type_max) for first, last, types in event.batches]
 
 
-def _malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | None:
+def malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | None:
     count = last - first + 1
     if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
         return AckError.INVALID_REQUEST

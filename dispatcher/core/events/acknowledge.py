@@ -10,7 +10,7 @@ from __future__ import annotations
 from mypy_extensions import i64, u8
 
 from dispatcher.core.events.membership import heard
-from dispatcher.core.model import AckError, Acknowledge, AckType, Reason
+from dispatcher.core.model import AckError, Acknowledge, AckType, Reason, malformed
 from dispatcher.core.records.keys import NO_OFFSET, LeaseHolder
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
@@ -75,6 +75,11 @@ def _apply_all(state: WindowState, by: Acknowledge, batches: list[tuple[int, int
     accept(state, accepting)
 
 
+def _kind(types: bytes, at: int) -> int:
+    """Of the offset at this place of a batch."""
+    return types[0] if len(types) == 1 else types[at]
+
+
 def _overlaps(batches: list[tuple[int, int, bytes]], first: int, last: int) -> bool:
     return any(first <= until and start <= last for start, until, _ in batches)
 
@@ -88,27 +93,36 @@ def _left_to_do(
     """
     left: list[tuple[int, int, bytes]] = []
     of: list[int] = []
-    window = state.window
     for at, (first, last, types) in enumerate(by.batches):
-        whole = len(types) == 1
-        if first < 0 or last < first or not (whole or len(types) == last - first + 1):
-            left.append((first, last, types))  # an invalid request
-            of.append(at)
-            continue
-        start = max(first, state.log_start)
-        if not whole:
-            types = types[start - first :]
-        if not by.again or last - start >= window.capacity:
-            if start <= last:
-                left.append((start, last, types))
-                of.append(at)
-            continue
-        for offset in range(start, last + 1):
-            kind = types[0] if whole else types[offset - start]
-            if not _was_applied(state, session, by, offset, kind):
-                left.append((offset, offset, bytes([kind])))
-                of.append(at)
+        parts = _left_of(state, session, by, first, last, types)
+        left += parts
+        of += [at] * len(parts)
     return left, of
+
+
+def _left_of(
+    state: WindowState,
+    session: LeaseHolder | None,
+    by: Acknowledge,
+    first: int,
+    last: int,
+    types: bytes,
+) -> list[tuple[int, int, bytes]]:
+    if malformed(first, last, types, by.type_max) is not None:
+        return [(first, last, types)]  # to be refused
+    start = max(first, state.log_start)
+    if start > last:
+        return []
+    if len(types) > 1:
+        types = types[start - first :]
+    if not by.again or last - start >= state.window.capacity:
+        return [(start, last, types)]
+    left: list[tuple[int, int, bytes]] = []
+    for offset in range(start, last + 1):
+        kind = _kind(types, offset - start)
+        if not _was_applied(state, session, by, offset, kind):
+            left.append((offset, offset, bytes([kind])))
+    return left
 
 
 def _was_applied(
@@ -132,14 +146,8 @@ def _check(
     last: int,
     types: bytes,
 ) -> AckError | None:
-    count = last - first + 1
-    if first < 0 or count < 1:
-        return AckError.INVALID_REQUEST
-    if len(types) == 1:
-        if types[0] > by.type_max:
-            return AckError.INVALID_REQUEST
-    elif len(types) != count or max(types) > by.type_max:
-        return AckError.INVALID_REQUEST
+    if (error := malformed(first, last, types, by.type_max)) is not None:
+        return error
     window = state.window
     if first < window.front or last >= window.front + window.capacity:
         return _check_outside(state, session, by, first, last, types)
@@ -152,7 +160,7 @@ def _check(
             continue
         before = lease
         if lease is None or not _is_theirs(lease, session, by):
-            kind = types[0] if len(types) == 1 else types[offset - first]
+            kind = _kind(types, offset - first)
             if kind != _GAP or lease is not None or not _nothing_there(state, offset):
                 return AckError.INVALID_RECORD_STATE
     return None
@@ -166,7 +174,7 @@ def _may_renew(
     """
     window = state.window
     for offset in range(first, last + 1):
-        kind = types[0] if len(types) == 1 else types[offset - first]
+        kind = _kind(types, offset - first)
         lease = window.lease_at(offset)
         if kind == _RENEW and lease is not None and lease.session is not session:
             queue = window.queue_at(offset)
@@ -228,7 +236,7 @@ def _are_aside(
     while NO_OFFSET < offset < end:
         lease = aside.leases.get(offset)
         if lease is None or not _is_theirs(lease, session, by):
-            kind = types[0] if len(types) == 1 else types[offset - first]
+            kind = _kind(types, offset - first)
             if kind != _GAP or lease is not None or aside.contains(offset):
                 return False
         offset = aside.first_from(offset + 1) if only_gaps else offset + 1
@@ -318,7 +326,7 @@ def _apply(state: WindowState, by: Acknowledge, first: int, last: int, types: by
     now_ms = by.now_ms
     renewed: list[int] = []
     for offset in _applied(state, first, last, types):
-        kind = types[0] if len(types) == 1 else types[offset - first]
+        kind = _kind(types, offset - first)
         if kind == _ACCEPT:
             accept(state, [(offset, offset)])
         elif kind == _RELEASE:

@@ -87,6 +87,12 @@ def test_of_a_record_that_is_gone_no_type_counts() -> None:
     assert play.core.cursor == 3
 
 
+def test_an_invalid_type_is_an_invalid_request_of_a_record_that_is_gone_too() -> None:
+    play = held()
+    play.on(LogTruncated(2, play.now_ms))
+    assert play.acks("c1", [(0, 1, b"\x09")]) == [AckError.INVALID_REQUEST]
+
+
 def again(play: Playbook, batches: list[tuple[int, int, bytes]]) -> list[AckError | None]:
     """As a gateway asks that does not know whether the store has taken it."""
     play.on(Acknowledge(MemberId("c1"), SessionId("s1"), batches, play.now_ms, again=True))
