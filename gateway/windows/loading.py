@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from dispatcher.core.steps import Snapshot
+from dispatcher.core.steps import EpochMoved, Snapshot
 from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import reconciled
-from dispatcher.store.base import Fence, StoreError, WindowKey
+from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
 from gateway.core.cluster.topology import TopicPartition
 from gateway.members.redis_table import TableUnavailable
 from gateway.upstream.commits import Committed
@@ -79,6 +79,7 @@ async def load(
         if found.snapshot is stored:
             settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
             snapshot = _with_epoch(dependencies, partition, stored)
+            await _keep_epoch(dependencies, key, claimed, snapshot)
             return Loaded(claimed.fence, claimed.origin, settled_ms, snapshot)
     origin = max(claimed.next_origin, found.origin)
     snapshot = _with_epoch(dependencies, partition, found.snapshot)
@@ -97,6 +98,20 @@ def _with_epoch(
         return snapshot
     info = topic.partitions.get(partition.partition)
     return snapshot if info is None else replace(snapshot, epoch=info.leader_epoch)
+
+
+async def _keep_epoch(
+    dependencies: Dependencies, key: WindowKey, claimed: Claimed, snapshot: Snapshot
+) -> None:
+    """The window writes its epoch only when it moves: one that the store does not have, as a former
+    version left it, would be that of another leader at the next load. Raises StoreError.
+    """
+    assert claimed.snapshot is not None
+    if snapshot.epoch != claimed.snapshot.epoch:
+        write = Write(key, claimed.fence, [EpochMoved(snapshot.epoch)])
+        (error,) = await dependencies.store.apply([write])
+        if error is not None:
+            raise error
 
 
 def _cut(found: _Found, cut: Cut | None) -> _Found:

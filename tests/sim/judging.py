@@ -94,8 +94,8 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
         case _:
             assert_never(event)
     checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
-    gone = checkers.log.gone
-    check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled, gone)
+    owed = checkers.log.records
+    check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled, owed)
     if isinstance(event, Acquire):
         (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
         _judge_delivered(window, event, delivered, told=told, held=entry.held)

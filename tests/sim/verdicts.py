@@ -43,13 +43,13 @@ def check_verdicts(
     step: Step,
     deliveries: Mapping[int, int],
     settled: Set[int],
-    gone: Container[int],
+    owed: Container[int],
 ) -> None:
-    """`deliveries` and `settled`: as persisted after the step; `gone`: the log lacks them, and no
-    verdict counts once the window has heard of it. Raises CheckFailure.
+    """`deliveries` and `settled`: as persisted after the step; `owed`: the log has them; for
+    others no verdict counts once the window has heard of it. Raises CheckFailure.
     """
     noted = {change.offset: change for change in step.changes if isinstance(change, RetryNoted)}
-    rejected = {each for each in _rejected(event, step) if each in noted or each not in gone}
+    rejected = {each for each in _rejected(event, step) if each in noted or each in owed}
     for offset in rejected:
         _check_end("rejected", policy.rejected, offset, noted.get(offset), settled)
         if offset in noted and noted[offset].reason is not Reason.REJECTED:

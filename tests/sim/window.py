@@ -37,16 +37,23 @@ from dispatcher.core.model import (
     RecordsRead,
     Ticked,
 )
-from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, Snapshot, WriteDeadLetters
+from dispatcher.core.steps import (
+    Effect,
+    MembersReady,
+    Noticed,
+    ReadOn,
+    WriteDeadLetters,
+)
 from dispatcher.core.stored.cut import Cut, cut_at
-from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
+from dispatcher.store.base import Fence, StoreError, WindowKey, Write
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
-from tests.sim.lost import diverged, forget, lost_from, with_epoch
+from tests.sim.loaded import judge_loaded, judge_lost, kept_in_store
+from tests.sim.lost import diverged, lost_from, with_epoch
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -388,21 +395,19 @@ class Window:
             claimed = gateway.store.claim_now(self.key, "node")
             found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
             snapshot = found if cut is None else cut_at(found, cut)
-            origin = claimed.origin
-            if snapshot is not claimed.snapshot:
-                origin = max(claimed.next_origin, self.committed.origin)
-                gateway.store.create_now(self.key, claimed.fence, snapshot, origin=origin)
+            origin, kept = kept_in_store(self, claimed, snapshot)
         except StoreError as error:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
         self.fence = claimed.fence
         if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
             self.log.lost(lost)  # what was found out is gone with the store, or set back
-        self._judge_loaded(claimed, snapshot, committed)
+        judge_loaded(self, claimed, snapshot, committed, cut)
+        snapshot = kept
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
-        snapshot = with_epoch(self.log, snapshot)
-        self._judge_lost(snapshot)
+            snapshot = with_epoch(self.log, snapshot)
+        judge_lost(self, snapshot)
         if not world.policy.reliable:
             self.unreliable.rebuilt(snapshot)
         self.incarnation += 1
@@ -422,34 +427,6 @@ class Window:
         self.perform(commands)
         for event in gateway.missed(snapshot):
             self.handle(event)
-
-    def _judge_lost(self, snapshot: Snapshot) -> None:
-        if lost_from(self.log, snapshot) is None:
-            self.last_read = None
-            if (first := self.log.found_out()) is not None:
-                forget(self.checkers, first, snapshot)
-                self.dead_letters = [offset for offset in self.dead_letters if offset < first]
-
-    def _judge_loaded(self, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
-        was_set_back, self.set_back = self.set_back, False
-        if self.committed.taken_up(snapshot, self.checkers):
-            return
-        if claimed.snapshot is None:
-            self.checkers.regressed(committed)
-        elif not self.world.policy.reliable:
-            return
-        elif not was_set_back:
-            # Holes of the log are in the commit alone.
-            come = settled_of(snapshot) - settled_of(claimed.snapshot)
-            if come & self.log.records.keys():
-                raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
-        elif self.committed.origin > claimed.origin:
-            self.checkers.regressed(committed)
-        else:
-            same = self.committed.origin == claimed.origin
-            self.checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
-            if snapshot is not claimed.snapshot:
-                self.world.note("Merged")
 
     def commit_now(self) -> None:
         """A state that is persisted may be committed; the store is asked, and may be another."""

@@ -176,6 +176,20 @@ def test_another_leader_that_has_every_record_changes_nothing() -> None:
     story(tell, None, *KEYS)
 
 
+def test_a_state_without_an_epoch_gets_that_of_its_leader_once() -> None:
+    """A former version wrote none, and a later leader may have lost what the state knows of."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 3)
+        stored, origins = node.store.windows[node.window().key], dict(node.store.origins)
+        stored.epoch = -1
+        await reloaded(node)
+        assert node.store.windows[node.window().key] is stored
+        assert (stored.epoch, node.store.origins) == (0, origins)
+
+    story(tell, None, *KEYS)
+
+
 @pytest.mark.parametrize("metadata", ["", "of somebody else", encode_commit(7, [])])
 def test_a_commit_that_is_not_of_this_window_adds_nothing(metadata: str) -> None:
     async def tell(node: Node) -> None:

@@ -1,0 +1,64 @@
+"""A window that was loaded: what the store has then, and what the outside knows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dispatcher.core.steps import EpochMoved, Snapshot
+from dispatcher.core.stored.cut import Cut
+from dispatcher.store.base import Claimed, Write
+from tests.sim.checkers import CheckFailure
+from tests.sim.filed import settled_of
+from tests.sim.lost import forget, lost_from, with_epoch
+
+if TYPE_CHECKING:
+    from tests.sim.window import Window
+
+
+def kept_in_store(window: Window, claimed: Claimed, snapshot: Snapshot) -> tuple[int, Snapshot]:
+    """Its origin and what it has, as gateway/windows/loading.py. Raises StoreError."""
+    store = window.world.gateway.store
+    loaded = with_epoch(window.log, snapshot)
+    if snapshot is not claimed.snapshot:
+        origin = max(claimed.next_origin, window.committed.origin)
+        store.create_now(window.key, claimed.fence, loaded, origin=origin)
+        return origin, loaded
+    if loaded.epoch != snapshot.epoch:
+        moved = Write(window.key, claimed.fence, [EpochMoved(loaded.epoch)])
+        (error,) = store.apply_now([moved])
+        if error is not None:
+            raise error
+    return claimed.origin, loaded
+
+
+def judge_loaded(
+    window: Window, claimed: Claimed, snapshot: Snapshot, committed: Snapshot, cut: Cut | None
+) -> None:
+    was_set_back, window.set_back = window.set_back, False
+    checkers = window.checkers
+    if window.committed.taken_up(snapshot, cut, checkers):
+        return
+    if claimed.snapshot is None:
+        checkers.regressed(committed)
+    elif not window.world.policy.reliable:
+        return
+    elif not was_set_back:
+        # Holes of the log are in the commit alone.
+        come = settled_of(snapshot) - settled_of(claimed.snapshot)
+        if come & window.log.records.keys():
+            raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
+    elif window.committed.origin > claimed.origin:
+        checkers.regressed(committed)
+    else:
+        same = window.committed.origin == claimed.origin
+        checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
+        if snapshot is not claimed.snapshot:
+            window.world.note("Merged")
+
+
+def judge_lost(window: Window, snapshot: Snapshot) -> None:
+    if lost_from(window.log, snapshot) is None:
+        window.last_read = None
+        if (first := window.log.found_out()) is not None:
+            forget(window.checkers, first, snapshot)
+            window.dead_letters = [offset for offset in window.dead_letters if offset < first]
