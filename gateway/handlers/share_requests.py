@@ -155,6 +155,7 @@ class _Asked:
     window: Window
     acks: AckBatches
     answered: Answered
+    handled: bool  # else the window was not up, and nothing of it is in the store
 
 
 @dataclass(slots=True)
@@ -192,15 +193,14 @@ class Acknowledgements:
                 window, error = located.window, located.error
             if error:
                 self._answers[key] = (error, None)
-            elif not _ascending(acks):
-                self._answers[key] = (ErrorCode.INVALID_REQUEST, "The batches overlap.")
             elif window is None:
                 self._answers[key] = self._no_window()
             elif refused and any(AckType.RENEW in types for _, _, types in acks):
                 # As Kafka: the partition's other batches do not count either.
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
-                self._asked[key] = _Asked(window, acks, window.ask(self._event(acks)))
+                up = window.dispatcher is not None
+                self._asked[key] = _Asked(window, acks, window.ask(self._event(acks)), up)
 
     def _no_window(self) -> AckAnswer:
         broker = self.connection.broker_id
@@ -239,7 +239,8 @@ class Acknowledgements:
         try:
             async with asyncio.timeout_at(deadline):
                 await asked.window.loaded()
-                return _ack_answer(await asked.window.ask(self._event(asked.acks, again=True)))
+                event = self._event(asked.acks, again=asked.handled)
+                return _ack_answer(await asked.window.ask(event))
         except (TimeoutError, WindowUnavailable):
             # Kafka's own broker answers the same when its share-state persister is away; the Java
             # client retries it.
@@ -247,18 +248,6 @@ class Acknowledgements:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"The group's state is not available: {reason}",
             )
-
-
-def _ascending(acks: AckBatches) -> bool:
-    """Whether the offsets ascend, as a broker wants them: else one request could name the same
-    offsets 400,000 times, and keep the dispatcher busy for minutes.
-    """
-    behind = -1
-    for first, last, _ in acks:
-        if first < behind:
-            return False
-        behind = last
-    return True
 
 
 def _ack_answer(effects: list[Effect]) -> AckAnswer:

@@ -149,7 +149,7 @@ class Playbook:
         kind: AckType = AckType.ACCEPT,
         session: str = "s1",
     ) -> list[AckError | None]:
-        several = [offsets] if isinstance(offsets, int) else list(offsets)
+        several = [offsets] if isinstance(offsets, int) else sorted(offsets)
         batches = [(offset, offset, bytes([kind])) for offset in several]
         return self.acks(name, batches, session)
 

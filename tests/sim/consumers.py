@@ -238,8 +238,8 @@ class Consumer:
         batches = [_shorter(batch) for batch in batches]
         rng.shuffle(batches)
         half = rng.randint(0, len(batches))
-        self._send(window, session, [*batches[:half]])
-        later = batches[half:]
+        self._send(window, session, sorted(batches[:half]))
+        later = sorted(batches[half:])
         if later:
             self.world.after(rng.randint(0, 20), lambda: self._send(window, session, later))
         if again:

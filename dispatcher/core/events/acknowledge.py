@@ -21,6 +21,7 @@ _ACCEPT = int(AckType.ACCEPT)
 _RELEASE = int(AckType.RELEASE)
 _REJECT = int(AckType.REJECT)
 _RENEW = int(AckType.RENEW)
+_ONLY_RENEW = bytes([_RENEW])
 
 
 def acknowledge(state: WindowState, event: Acknowledge) -> None:
@@ -29,6 +30,10 @@ def acknowledge(state: WindowState, event: Acknowledge) -> None:
         heard(state, member, event.now_ms)
     session = state.book.sessions.get((event.member_id, event.session_id))
     batches = event.batches
+    if not _ascending(batches):
+        errors: list[AckError | None] = [AckError.INVALID_REQUEST] * len(batches)
+        state.effects.append(AckResult(errors=errors))
+        return
     of: list[int] | None = None
     if event.again or (batches and batches[0][0] < state.log_start):
         batches, of = _left_to_do(state, session, event)
@@ -53,14 +58,10 @@ def _check_all(
     batches: list[tuple[int, int, bytes]],
 ) -> list[AckError | None]:
     errors: list[AckError | None] = []
-    behind = NO_OFFSET
     for first, last, types in batches:
         error = _check(state, session, by, first, last, types)
-        if error is None and first <= behind and _overlaps(batches[: len(errors)], first, last):
-            error = AckError.INVALID_RECORD_STATE  # the batch before ends its delivery
         if error is None and _RENEW in types and not _may_renew(state, session, first, last, types):
             error = AckError.INVALID_RECORD_STATE
-        behind = max(behind, last)
         errors.append(error)
     return errors
 
@@ -80,8 +81,16 @@ def _kind(types: bytes, at: int) -> int:
     return types[0] if len(types) == 1 else types[at]
 
 
-def _overlaps(batches: list[tuple[int, int, bytes]], first: int, last: int) -> bool:
-    return any(first <= until and start <= last for start, until, _ in batches)
+def _ascending(batches: list[tuple[int, int, bytes]]) -> bool:
+    """As Kafka wants them, and none twice: a batch ends its deliveries. So the work of a request is
+    at most that of its bytes and of the records that the window holds.
+    """
+    behind = NO_OFFSET
+    for first, last, _ in batches:
+        if first <= behind:
+            return False
+        behind = last
+    return True
 
 
 def _left_to_do(
@@ -115,14 +124,26 @@ def _left_of(
         return []
     if len(types) > 1:
         types = types[start - first :]
-    if not by.again or last - start >= state.window.capacity:
+    outside = last >= state.window.front + state.window.capacity  # to be refused
+    if not by.again or outside or types == _ONLY_RENEW:
         return [(start, last, types)]
     left: list[tuple[int, int, bytes]] = []
-    for offset in range(start, last + 1):
+    for offset in _perhaps_left(state, start, last, types):
         kind = _kind(types, offset - start)
         if not _was_applied(state, session, by, offset, kind):
             left.append((offset, offset, bytes([kind])))
     return left
+
+
+def _perhaps_left(state: WindowState, first: int, last: int, types: bytes) -> list[int]:
+    """The offsets in which an acknowledgement of before may not have been applied: of a range below
+    the front, which may be long, those of the records aside.
+    """
+    window = state.window
+    if len(types) > 1:
+        return list(range(first, last + 1))
+    below = window.aside.between(first, min(last + 1, window.front))
+    return below + list(range(max(first, window.front), last + 1))
 
 
 def _was_applied(

@@ -128,13 +128,15 @@ def test_a_partition_named_twice_is_answered_once() -> None:
         answer = await client.ask(ApiKey.SHARE_ACKNOWLEDGE, body)
         assert len(answer["Responses"]) == 1
         assert len(answer["Responses"][0]["Partitions"]) == 1
-        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE, "one was acknowledged twice"
+        assert row_error(answer) == ErrorCode.INVALID_REQUEST, "one was acknowledged twice"
         assert node.stored[node.window().key] == 0, "nothing counts of what has an error"
 
     story(tell)
 
 
-@pytest.mark.parametrize("batches", [[(1, 2), (0, 0)], [(0, 1), (0, 1)], [(0, 2), (1, 1)]])
+@pytest.mark.parametrize(
+    "batches", [[(1, 2), (0, 0)], [(0, 1), (0, 1)], [(0, 2), (1, 1)], [(0, 0), (0, 0)]]
+)
 def test_batches_that_do_not_ascend_are_refused_unread(batches: list[tuple[int, int]]) -> None:
     async def tell(node: Node, client: Client) -> None:
         await client.fetch()
@@ -377,6 +379,19 @@ def test_acknowledging_waits_for_a_window_that_is_being_loaded() -> None:
         answer = await client.acknowledge({0: [(1, 1, ACCEPT)]}, epoch=-1)
         assert row_error(answer) == ErrorCode.NONE, "also when the session ends with it"
         assert node.stored[node.window().key] == 2
+
+    story(tell)
+
+
+def test_what_was_not_handled_before_is_asked_for_the_first_time() -> None:
+    """A record that is settled already is refused, as if the window had been up."""
+
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        await client.acknowledge({0: [(0, 0, ACCEPT)]})
+        node.window().fail(FencedError("another node"))
+        answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
+        assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE
 
     story(tell)
 

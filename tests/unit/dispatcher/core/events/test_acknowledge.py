@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.core.events import acknowledge as module
 from dispatcher.core.events.acknowledge import accept
 from dispatcher.core.model import (
     AckError,
@@ -67,9 +68,9 @@ def test_a_batch_is_taken_whole_or_not_at_all() -> None:
     play.ack("c1", 1)
     assert play.acks("c1", [(0, 2, b"\1")]) == REFUSED
     assert play.core.cursor == 0
-    assert play.acks("c1", [(0, 0, b"\1"), (0, 0, b"\1"), (2, 2, b"\1")]) == [None, *REFUSED, None]
+    assert play.acks("c1", [(0, 0, b"\1"), (1, 1, b"\1"), (2, 2, b"\1")]) == [None, *REFUSED, None]
     assert play.core.cursor == 0, "none of them, as at Kafka: the client hears of one error"
-    assert play.acks("c1", [(2, 2, b"\1"), (0, 0, b"\1")]) == [None, None]
+    assert play.acks("c1", [(0, 0, b"\1"), (2, 2, b"\1")]) == [None, None]
     assert play.core.cursor == 3
 
 
@@ -155,8 +156,38 @@ def test_malformed_batches(batch: tuple[int, int, bytes]) -> None:
 def test_enormous_ranges_are_refused_at_once() -> None:
     play = held()
     huge = 2**62
-    batches = [(0, huge, b"\1"), (0, huge, b"\0"), (huge, huge + 5, b"\1"), (huge, huge, b"\0")]
-    assert play.acks("c1", batches) == REFUSED * 4
+    for batch in [(0, huge, b"\1"), (0, huge, b"\0"), (huge, huge + 5, b"\1"), (huge, huge, b"\0")]:
+        assert play.acks("c1", [batch]) == REFUSED
+        assert again(play, [batch]) == REFUSED
+
+
+@pytest.mark.parametrize(
+    "batches", [[(2, 2), (0, 0)], [(1, 1), (1, 1)], [(0, 2), (1, 1)], [(0, 1), (1, 2)]]
+)
+def test_batches_that_do_not_ascend_are_invalid(batches: list[tuple[int, int]]) -> None:
+    """As at Kafka. One request has room for 400,000 of them."""
+    play = held()
+    typed = [(first, last, b"\1") for first, last in batches]
+    assert play.acks("c1", typed) == [AckError.INVALID_REQUEST] * 2
+    assert again(play, typed) == [AckError.INVALID_REQUEST] * 2
+    assert (play.core.cursor, play.step.changes) == (0, [])
+
+
+def test_asked_again_a_range_is_not_taken_apart_below_the_front(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One request may name millions of settled offsets."""
+    play = Playbook().join("c1").produce(*[b"k%d" % i for i in range(200)])
+    while play.core.cursor < 200:
+        play.ack("c1", play.acquire("c1", 50))
+    batches = [(at, at + 9, b"\1") for at in range(0, 200, 10)]
+    assert again(play, batches) == [None] * 20
+    assert again(play, [(0, 199, b"\4")]) == REFUSED, "nothing to renew"
+    looked_at: list[int] = []
+    monkeypatch.setattr(module, "_was_applied", lambda *args: looked_at.append(args[3]) or True)
+    if not module.__file__.endswith(".so"):
+        again(play, batches)
+        assert all(offset >= play.core.front for offset in looked_at)
 
 
 def test_one_type_per_offset() -> None:

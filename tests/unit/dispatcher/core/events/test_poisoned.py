@@ -247,8 +247,8 @@ def test_every_end_but_a_reject_exhausts(how: str) -> None:
 def test_a_step_shows_its_first_poison_record_for_the_log() -> None:
     play = Playbook().join("c1").produce(b"a", b"b", b"c")
     play.acquire("c1")
-    play.ack("c1", [2, 0, 1], AckType.REJECT)
-    play.expect(Noticed(Notice.DROPPED, 3, "rejected", 2))
+    play.ack("c1", [0, 1, 2], AckType.REJECT)
+    play.expect(Noticed(Notice.DROPPED, 3, "rejected", 0))
     play.produce(b"d", b"e")
     play.acquire("c1")
     play.ack("c1", 4, AckType.REJECT)
