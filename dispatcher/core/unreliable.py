@@ -338,7 +338,7 @@ class Unreliable:
                 low, high = next(known, (event.end, event.end))
             if offset < low:
                 self._route(offset, event.keys[at])
-        if event.end > self.known_end:
+        if event.end > self.known_end and event.epoch >= 0:
             self.epoch = event.epoch
         self.read_position = event.end
         self._known = _from(self._known, event.end)

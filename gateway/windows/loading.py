@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from dispatcher.core.steps import EpochMoved, Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import reconciled
-from dispatcher.store.base import Claimed, Fence, StoreError, WindowKey, Write
+from dispatcher.store.base import Fence, StoreError, WindowKey
 from gateway.core.cluster.topology import TopicPartition
 from gateway.members.redis_table import TableUnavailable
 from gateway.upstream.commits import Committed
@@ -63,8 +63,7 @@ async def load(
         found = _cut(await fresh(), cut)
         await dependencies.forget_stored(key)
         origin = max(unstored_fence(dependencies.now_ms()), found.origin)
-        snapshot = _with_epoch(dependencies, partition, found.snapshot)
-        return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), snapshot)
+        return Loaded(Fence(0), origin, found.settled_ms or _began_ms(origin), found.snapshot)
     claimed = await dependencies.store.claim(
         key, dependencies.owner, dependencies.owners.generation
     )
@@ -78,40 +77,10 @@ async def load(
         found = _cut(found, cut)
         if found.snapshot is stored:
             settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
-            snapshot = _with_epoch(dependencies, partition, stored)
-            await _keep_epoch(dependencies, key, claimed, snapshot)
-            return Loaded(claimed.fence, claimed.origin, settled_ms, snapshot)
+            return Loaded(claimed.fence, claimed.origin, settled_ms, stored)
     origin = max(claimed.next_origin, found.origin)
-    snapshot = _with_epoch(dependencies, partition, found.snapshot)
-    await dependencies.store.create(key, claimed.fence, snapshot, origin=origin)
-    return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), snapshot)
-
-
-def _with_epoch(
-    dependencies: Dependencies, partition: TopicPartition, snapshot: Snapshot
-) -> Snapshot:
-    """A window that has read nothing, or whose epoch nobody wrote down, knows at least of no record
-    of a later epoch than the leader's.
-    """
-    topic = dependencies.upstream.topology.topics.get(partition.topic)
-    if snapshot.epoch >= 0 or topic is None or topic.topic_id != partition.topic_id:
-        return snapshot
-    info = topic.partitions.get(partition.partition)
-    return snapshot if info is None else replace(snapshot, epoch=info.leader_epoch)
-
-
-async def _keep_epoch(
-    dependencies: Dependencies, key: WindowKey, claimed: Claimed, snapshot: Snapshot
-) -> None:
-    """The window writes its epoch only when it moves: one that the store does not have, as a former
-    version left it, would be that of another leader at the next load. Raises StoreError.
-    """
-    assert claimed.snapshot is not None
-    if snapshot.epoch != claimed.snapshot.epoch:
-        write = Write(key, claimed.fence, [EpochMoved(snapshot.epoch)])
-        (error,) = await dependencies.store.apply([write])
-        if error is not None:
-            raise error
+    await dependencies.store.create(key, claimed.fence, found.snapshot, origin=origin)
+    return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), found.snapshot)
 
 
 def _cut(found: _Found, cut: Cut | None) -> _Found:

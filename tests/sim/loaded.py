@@ -1,34 +1,18 @@
-"""A window that was loaded: what the store has then, and what the outside knows of it."""
+"""A window that was loaded: what the outside knows of it from then on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dispatcher.core.steps import EpochMoved, Snapshot
+from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
-from dispatcher.store.base import Claimed, Write
+from dispatcher.store.base import Claimed
 from tests.sim.checkers import CheckFailure
 from tests.sim.filed import settled_of
-from tests.sim.lost import forget, lost_from, with_epoch
+from tests.sim.lost import forget, lost_from
 
 if TYPE_CHECKING:
     from tests.sim.window import Window
-
-
-def kept_in_store(window: Window, claimed: Claimed, snapshot: Snapshot) -> tuple[int, Snapshot]:
-    """Its origin and what it has, as gateway/windows/loading.py. Raises StoreError."""
-    store = window.world.gateway.store
-    loaded = with_epoch(window.log, snapshot)
-    if snapshot is not claimed.snapshot:
-        origin = max(claimed.next_origin, window.committed.origin)
-        store.create_now(window.key, claimed.fence, loaded, origin=origin)
-        return origin, loaded
-    if loaded.epoch != snapshot.epoch:
-        moved = Write(window.key, claimed.fence, [EpochMoved(loaded.epoch)])
-        (error,) = store.apply_now([moved])
-        if error is not None:
-            raise error
-    return claimed.origin, loaded
 
 
 def judge_loaded(

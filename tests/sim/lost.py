@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
@@ -24,11 +22,6 @@ def lost_from(log: Log, snapshot: Snapshot) -> int | None:
     """From where on the snapshot knows of records that the log has lost."""
     end = log.end_of(snapshot.epoch)[0] if snapshot.epoch >= 0 else log.end
     return end if end < known_end(snapshot) else None
-
-
-def with_epoch(log: Log, snapshot: Snapshot) -> Snapshot:
-    """As gateway/windows/loading.py."""
-    return snapshot if snapshot.epoch >= 0 else replace(snapshot, epoch=log.epoch)
 
 
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:

@@ -31,7 +31,7 @@ TAUGHT = [
     771303327,  # the checkers own: a release does not say when a delivery that got lost is free
     40008,  # the checkers own: who leaves and joins again still has what it did not close
     61550,  # the checkers own: a record that the log lacks is not rejected
-    8800399,  # test_a_state_without_an_epoch_gets_that_of_its_leader_once
+    8800399,  # test_an_epoch_is_that_of_a_record_that_was_read
     8800165,  # the checkers own: a lost tail is found out with the next record
     8800667,  # as 8800165
     8801091,  # the checkers own: a hole that retention took is not rejected

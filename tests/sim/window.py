@@ -52,8 +52,8 @@ from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
-from tests.sim.loaded import judge_loaded, judge_lost, kept_in_store
-from tests.sim.lost import diverged, lost_from, with_epoch
+from tests.sim.loaded import judge_loaded, judge_lost
+from tests.sim.lost import diverged, lost_from
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -270,6 +270,8 @@ class Window:
             self.wish = None
             self._broken("diverged", self.life.diverged(wish.position, cut, now_ms))
             return
+        if self.core.epoch < 0 and log.lost_from is not None:
+            judge_lost(self, self.core.snapshot())  # nobody can tell the others from them
         if wish.position == log.end:
             return  # A long poll: `log_grew` answers it.
         self.wish = None
@@ -395,7 +397,10 @@ class Window:
             claimed = gateway.store.claim_now(self.key, "node")
             found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
             snapshot = found if cut is None else cut_at(found, cut)
-            origin, kept = kept_in_store(self, claimed, snapshot)
+            origin = claimed.origin
+            if snapshot is not claimed.snapshot:
+                origin = max(claimed.next_origin, self.committed.origin)
+                gateway.store.create_now(self.key, claimed.fence, snapshot, origin=origin)
         except StoreError as error:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
@@ -403,10 +408,8 @@ class Window:
         if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
             self.log.lost(lost)  # what was found out is gone with the store, or set back
         judge_loaded(self, claimed, snapshot, committed, cut)
-        snapshot = kept
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
-            snapshot = with_epoch(self.log, snapshot)
         judge_lost(self, snapshot)
         if not world.policy.reliable:
             self.unreliable.rebuilt(snapshot)

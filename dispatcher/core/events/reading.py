@@ -34,8 +34,9 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         start = window.read_position
     if window.front <= start < event.end:
         _read_ahead(state, start, event)
-    # Records that are read again are of an earlier epoch, perhaps, than others of the snapshot.
-    if event.epoch != state.epoch and window.read_position > known_end:
+    # Records that are read again are of an earlier epoch, perhaps, than others of the snapshot; a
+    # batch that is given up has none.
+    if 0 <= event.epoch != state.epoch and window.read_position > known_end:
         state.epoch = event.epoch
         state.changes.append(EpochMoved(event.epoch))
     if state.provisional:

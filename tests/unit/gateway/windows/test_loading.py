@@ -176,16 +176,22 @@ def test_another_leader_that_has_every_record_changes_nothing() -> None:
     story(tell, None, *KEYS)
 
 
-def test_a_state_without_an_epoch_gets_that_of_its_leader_once() -> None:
-    """A former version wrote none, and a later leader may have lost what the state knows of."""
+def test_an_epoch_is_that_of_a_record_that_was_read() -> None:
+    """Never the leader's of now: it may be that of before a change that lost nothing, or of after
+    one that did. What is given up has none.
+    """
 
     async def tell(node: Node) -> None:
-        await worked(node, 0, 1, 3)
-        stored, origins = node.store.windows[node.window().key], dict(node.store.origins)
-        stored.epoch = -1
+        stored = node.store.windows[node.window().key]
+        assert stored.epoch == 0
+        stored.epoch = -1  # as a former version left it
         await reloaded(node)
-        assert node.store.windows[node.window().key] is stored
-        assert (stored.epoch, node.store.origins) == (0, origins)
+        node.log.elect(8)
+        node.log.produce(b"late")
+        await settle()
+        assert acquire(node.window()).offsets == [*range(9)]
+        await node.window().give_up(10)
+        assert (stored.epoch, stored.cursor) == (1, 0)
 
     story(tell, None, *KEYS)
 
