@@ -14,7 +14,16 @@ from spark.links.own_copies import Fresh, topics_copied_before
 from spark.links.plan import Plan, by_topic
 from spark.links.reports import LinkReport
 from spark.links.switch import require_generation
-from spark.streaming.core.survey import Copied, Policy, Position, Stopped, start
+from spark.streaming.core.survey import (
+    UNKNOWN_EPOCH,
+    Copied,
+    Policy,
+    Position,
+    Stopped,
+    Tail,
+    Topic,
+    start,
+)
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.orders import Partition
 
@@ -28,6 +37,7 @@ class Begun:
     starts: dict[Partition, int]
     plan: Plan
     reached: dict[Partition, int]
+    epochs: dict[Partition, int]  # of the leaders of the logs, which have all before `starts`
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,8 @@ class Beginning:
         stopped = dict(plan.stopped)
         renewed: dict[Partition, Position] = {}
         stood = by_topic(positions)
-        for name, verdict in self._verdicts(plan, positions).items():
+        tails = self.source.tails(plan.places())
+        for name, verdict in self._verdicts(plan, positions, tails).items():
             topic = plan.topics[name]
             self.report.lost(name, verdict.gaps, stood.get(name, {}))
             beyond = verdict.beyond if isinstance(verdict, Stopped) else {}
@@ -65,14 +76,20 @@ class Beginning:
                         if place not in positions and not began:
                             continue
                         reached[place] = offset
-                        goes_on = Position(offset, topic.topic_id, self.report.generation)
+                        goes_on = Position(
+                            offset,
+                            topic.topic_id,
+                            self.report.generation,
+                            _epoch(positions.get(place), offset, topic, tails[place]),
+                        )
                         if committed.get(place) != goes_on:
                             renewed[plan.targets[name], partition] = goes_on
         # Of a gap, an older topic, a forgotten one, or a partition that was empty until now, whose
         # first records may be deleted before they are copied: set before the query runs.
         self.target.set_positions(self.link.group, renewed)
         kept = {name: topic for name, topic in plan.topics.items() if name not in stopped}
-        return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached)
+        epochs = {place: tails[place].epoch for place in starts}
+        return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached, epochs)
 
     def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Partition, int]) -> bool:
         """Whether a topic of `surveyed` that stopped at its positions, and so is not in `plan`, can
@@ -80,7 +97,10 @@ class Beginning:
         """
         held = {name: topic for name, topic in surveyed.topics.items() if name not in plan.topics}
         asked = replace(surveyed, topics=held)
-        verdicts = self._verdicts(asked, self._positions(asked)[1]) if held else {}
+        verdicts = {}
+        if held:
+            positions = self._positions(asked)[1]
+            verdicts = self._verdicts(asked, positions, self.source.tails(asked.places()))
         still = {
             name
             for (name, partition), at in unreadable.items()
@@ -102,22 +122,33 @@ class Beginning:
         committed = {(back[name], p): position for (name, p), position in found.items()}
         # Kafka forgets positions that nobody has committed for a week; the status topic does not.
         reported = self.report.positions(self.link.target, plan.target_ids)
-        known = {place: Position(*reported[place]) for place in places if place in reported}
+        known = {place: reported[place] for place in places if place in reported}
         return committed, known | committed
 
     def _verdicts(
-        self, plan: Plan, positions: Mapping[Partition, Position]
+        self, plan: Plan, positions: Mapping[Partition, Position], tails: Mapping[Partition, Tail]
     ) -> dict[str, Copied | Stopped]:
-        """A verdict for each topic of the plan. The ends are asked for after the positions, so no
+        """A verdict for each topic of the plan. The tails are asked for after the positions, so no
         position is beyond its end.
         """
         log_starts = self.source.log_starts(plan.places())
-        log_ends = self.source.log_ends(plan.places())
+        log_ends = {place: tail.end for place, tail in tails.items()}
+        stood = {
+            place: replace(position, epoch=position.epoch_at(plan.topics[place[0]]))
+            for place, position in positions.items()
+        }
+        cut = by_topic(dict.fromkeys(self.source.cut(stood, tails), True))
         at, low, high = by_topic(positions), by_topic(log_starts), by_topic(log_ends)
         policy = policy_of(self.config.messages)
         verdicts = {
             name: start(
-                topic, at.get(name, {}), low[name], high[name], policy, self.report.beyond(name)
+                topic,
+                at.get(name, {}),
+                low[name],
+                high[name],
+                policy,
+                self.report.beyond(name),
+                cut.get(name, {}),
             )
             for name, topic in plan.topics.items()
         }
@@ -153,6 +184,13 @@ class Beginning:
         source, seals = self.link.source, self.config.seals()
         found = topics_copied_before(self.target, self.link.group, source, places, seals)
         return {name: found[there] for name in going if (there := plan.targets[name]) in found}
+
+
+def _epoch(known: Position | None, offset: int, topic: Topic, tail: Tail) -> int:
+    """The epoch that goes with `offset`: that of the position, if it is the same one."""
+    stands = known is not None and known.offset == offset
+    epoch = known.epoch_at(topic) if known is not None and stands else UNKNOWN_EPOCH
+    return tail.epoch if epoch == UNKNOWN_EPOCH else epoch
 
 
 def policy_of(messages: MessagesSection) -> Policy:

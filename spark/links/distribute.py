@@ -48,6 +48,8 @@ from spark.links.surveyor import Surveyor
 from spark.links.switch import choose_target
 from spark.pipelines.config import Pipeline
 from spark.streaming.core.pace import BatchSize
+from spark.streaming.core.survey import UNKNOWN_EPOCH
+from spark.streaming.epochs import Epochs
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.known_topics import KnownTopics
@@ -87,6 +89,7 @@ class LinkRun:
     _idle: threading.Event = field(default_factory=threading.Event, init=False)
     _refusals: Refusals = field(default_factory=Refusals, init=False)
     _reached: dict[Partition, int] = field(default_factory=dict, init=False)
+    _epochs: Epochs = field(default_factory=Epochs, init=False)
     _taken_up: set[Partition] = field(default_factory=set, init=False)
     report: LinkReport = field(init=False)
     _source: KafkaSide = field(init=False)
@@ -147,7 +150,8 @@ class LinkRun:
         starts, plan = self._up_to_unreadable(starts, plan)
         self._starts_at = starts
         reasons = {name: why for name in plan.topics if (why := self._refusals.reason(name))}
-        self.report.planned(plan.topics, plan.stopped, plan.target_ids, self._reached, reasons)
+        reached = self._epochs.positions(self._reached)
+        self.report.planned(plan.topics, plan.stopped, plan.target_ids, reached, reasons)
         self._tell_of_stopped(plan.stopped)
         self._refusals.keep(plan.topics.keys() | plan.stopped.keys())
         self.report.forget_left(self._source.absent)
@@ -309,7 +313,9 @@ class LinkRun:
             return
         began_s = monotonic()
         places = moved(ends, {**starts, **self._reached})
-        if self._source_changed(plan, {name for name, _ in places}):
+        begin = {place: self._reached.get(place, starts[place]) for place in places}
+        changed = self._source_changed(plan, {name for name, _ in places})
+        if changed or not self._epochs.fit(self._source, begin, ends):
             self._replan.set()
             return
         self._underway = {
@@ -346,7 +352,7 @@ class LinkRun:
                 self._reached[place] = max(self._reached.get(place, 0), result["position"])
                 total += result["copied"] + result["skipped"] + result["left_out"]
                 self._at_work.add(place[0])
-                self.report.copied(result)
+                self.report.copied(result, self._epochs.of.get(place, UNKNOWN_EPOCH))
             if (why := result["refused"]) is not None:
                 if self._refusals.refused(place, why, monotonic()):
                     log.warning("topic_stops", link=self._link.name, topic=place[0], why=why)
@@ -386,6 +392,7 @@ class LinkRun:
             ends=ends,
             taken_up=frozenset(self._taken_up),
             generation=self.report.generation,
+            epochs=dict(self._epochs.of),
             exactly_once=messages.delivery == "exactly_once",
             transaction_timeout_ms=messages.transaction_timeout_ms,
             routed=None if self.pipeline is None else self._target.cluster.topic_names(),
@@ -479,6 +486,7 @@ class LinkRun:
         """
         begun = self._beginning.starts(plan)
         self._reached, self._taken_up = begun.reached, set(begun.reached)
+        self._epochs = Epochs(begun.epochs)
         return begun.starts, begun.plan
 
     @property

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from keyway.kafka.transactions import opened
 from spark.links.link import Link
 from spark.streaming.core.survey import Position
-from spark.streaming.kafka import KafkaSide
+from spark.streaming.kafka import KafkaSide, committing, position_of
 from spark.streaming.limits import ANSWER_S, FENCED_AT_ONCE, QUIET
 from spark.streaming.orders import Partition
 
@@ -60,9 +60,9 @@ def _fence(
         raise KafkaException(found.error)
     position = begun
     if found.offset >= 0:
-        stood = Position.of(found.offset, found.metadata)
+        stood = position_of(found)
         position = replace(stood, generation=max(stood.generation, begun.generation))
-    marked = TopicPartition(*place, position.offset, metadata=position.metadata)
+    marked = [committing(place, position)]
     producer.begin_transaction()
-    producer.send_offsets_to_transaction([marked], consumer.consumer_group_metadata(), ANSWER_S)
+    producer.send_offsets_to_transaction(marked, consumer.consumer_group_metadata(), ANSWER_S)
     producer.commit_transaction(ANSWER_S)

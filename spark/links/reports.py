@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any
 
 from keyway.clusters.core.tree import ClusterName, Distributor
 from keyway.clusters.core.trust import CHECKSUM, Seals
@@ -20,9 +19,9 @@ from spark.links.status import (
     StatusTopic,
     TopicStatus,
 )
-from spark.streaming.core.survey import Position, Topic
+from spark.streaming.core.survey import UNKNOWN_EPOCH, Position, Topic
 from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
-from spark.streaming.orders import Partition
+from spark.streaming.orders import Partition, Result
 
 
 # Long: one lock guards all that a link tells; each figure has its own way in.
@@ -99,14 +98,15 @@ class LinkReport:
 
     def positions(
         self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
-    ) -> dict[Partition, tuple[int, str]]:
-        """(position, topic id) as last reported; with `target` and its topic ids only those that
-        were reached by writing to these very topics. A report without an id fits none of them.
+    ) -> dict[Partition, Position]:
+        """The positions as last reported, without a generation; with `target` and its topic ids
+        only those that were reached by writing to these very topics. A report without an id fits
+        none of them.
         """
         if target is not None and target != self.target:
             return {}
         return {
-            (name, partition): (row.position, topic.topic_id)
+            (name, partition): Position(row.position, topic.topic_id, epoch=row.epoch)
             for name, topic in (self._topics or {}).items()
             if target_ids is None or (topic.target_id and topic.target_id == target_ids.get(name))
             for partition, row in topic.partitions.items()
@@ -140,7 +140,7 @@ class LinkReport:
         topics: Mapping[str, Topic],
         stopped: Mapping[str, str],
         target_ids: Mapping[str, str],
-        reached: Mapping[Partition, int],
+        reached: Mapping[Partition, Position],
         refusals: Mapping[str, str] | None = None,
     ) -> None:
         """The topics that the link follows now, and those it cannot copy, with the reason. Any
@@ -158,10 +158,11 @@ class LinkReport:
                 known.topic_id = topic.topic_id
                 known.target_id = target_ids.get(name, "")
                 for row in known.partitions.values():
-                    row.position = -1
+                    row.position, row.epoch = -1, UNKNOWN_EPOCH
             for (name, partition), position in reached.items():
                 if name in topics:
-                    self._row(name, partition).position = position
+                    row = self._row(name, partition)
+                    row.position, row.epoch = position.offset, position.epoch
             for name, reason in stopped.items():
                 known = self._topic(name)
                 known.state, known.reason, known.left_ms = "stopped", reason, 0
@@ -234,11 +235,12 @@ class LinkReport:
                 self._row(topic, partition).beyond = position
             self._changed.add(topic)
 
-    def copied(self, result: Any) -> None:  # noqa: ANN401 - a row of RESULT_DDL
+    def copied(self, result: Result, epoch: int = UNKNOWN_EPOCH) -> None:
+        """`epoch`: of the leader of the log that was read."""
         with self._lock:
             row = self._row(result["topic"], result["partition"])
             self._changed.add(result["topic"])
-            _reached(row, result["position"])
+            _reached(row, result["position"], epoch)
             for name in ("copied", "skipped", "repeats", "doubts", "left_out"):
                 setattr(row, name, getattr(row, name) + result[name])
             if result["last_timestamp_ms"] >= 0:
@@ -252,7 +254,7 @@ class LinkReport:
         with self._lock:
             for place, position in positions.items():
                 self._changed.add(place[0])
-                _reached(self._row(*place), position.offset)
+                _reached(self._row(*place), position.offset, position.epoch)
 
     def left_out(self, place: Partition) -> None:
         """A record that Spark cannot read."""
@@ -334,7 +336,8 @@ class LinkReport:
         return self._topic(topic).partitions.setdefault(partition, PartitionStatus())
 
 
-def _reached(row: PartitionStatus, position: int) -> None:
+def _reached(row: PartitionStatus, position: int, epoch: int) -> None:
     if position > row.position and row.waits_since_ms:
         row.waits_since_ms = wall_ms()
-    row.position = max(row.position, position)
+    if position >= row.position:
+        row.position, row.epoch = position, epoch

@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from keyway.kafka.compacted import CompactedTopic
+from spark.streaming.core.survey import UNKNOWN_EPOCH
 from spark.streaming.kafka import KafkaSide
 
 log = structlog.get_logger("keyway.links")
@@ -33,6 +34,7 @@ class PartitionStatus:
     """Counts since the link exists; `position` and `log_end` are offsets of the source."""
 
     position: int = -1
+    epoch: int = UNKNOWN_EPOCH  # of the source's leader when it was reached
     log_end: int = -1
     lag_records: int = 0
     lag_s: float = 0.0  # age of the last copied record while there are others behind it

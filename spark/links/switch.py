@@ -93,10 +93,7 @@ def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: Link
     tell. A topic that has been deleted on the source is left out: nobody can copy it, or take its
     positions.
     """
-    reported = {
-        place: Position(offset, topic_id)
-        for place, (offset, topic_id) in report.positions().items()
-    }
+    reported = report.positions()
     # Also topics of which nothing is reported yet: their first batch may be in flight.
     known = sorted(report.topics().keys() | {topic for topic, _ in reported})
     told = source.described(known)
@@ -166,7 +163,7 @@ def rewound(
     for topic, why in windows.failed.items():
         log.warning("topic_not_rewound", link=link.name, topic=topic, why=why)
     moved = {
-        place: Position(window.first, compared[place].topic_id)
+        place: replace(compared[place], offset=window.first)
         for place, window in windows.found.items()
     }
     return {**stand.positions, **moved}
@@ -281,8 +278,8 @@ def leave(
         begun = {}
         for (name, partition), start in starts.items():
             if name in ids and partition < there[names[name]][1]:
-                offset, topic_id = reported.get((name, partition), (start, here[name][0]))
-                begun[names[name], partition] = Position(offset, topic_id, generation)
+                stood = reported.get((name, partition), Position(start, here[name][0]))
+                begun[names[name], partition] = replace(stood, generation=generation)
         fence(old, link, begun, config.messages.transaction_timeout_ms)
     except KafkaException as error:  # half of it is away: its metadata alone was answered
         fault = error.args[0].str()

@@ -40,6 +40,7 @@ from spark.streaming.core.survey import (
     compare,
     start,
 )
+from spark.streaming.epochs import Epochs
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import BATCH_LOOK_S, RETRY_S, RETRY_S_MAX, TRIES_MAX
@@ -109,8 +110,9 @@ class PipelineRun:
         self._changed = changed
         self._waits = waits
         self._reached: dict[Partition, int] = {}
+        self._epochs = Epochs()
         self._refused: RunError | None = None
-        self._cut = False  # a task has ended before its range
+        self._cut = False  # a task has ended before its range, or did not begin
 
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; with `once`, until all records that are there now are done. A
@@ -198,9 +200,9 @@ class PipelineRun:
         )
         positions = {partition: position for (_, partition), position in found.items()}
         if not positions and self._source_section.start == "latest":
-            ends = self._source.log_ends(places)
             positions = {
-                partition: Position(end, topic.topic_id) for (_, partition), end in ends.items()
+                partition: Position(tail.end, topic.topic_id, epoch=tail.epoch)
+                for (_, partition), tail in self._source.tails(places).items()
             }
             self._target.set_positions(
                 self._group,
@@ -209,8 +211,14 @@ class PipelineRun:
         log_starts = {
             partition: at for (_, partition), at in self._source.log_starts(places).items()
         }
-        log_ends = {partition: at for (_, partition), at in self._source.log_ends(places).items()}
-        match start(topic, positions, log_starts, log_ends, POLICY):
+        tails = self._source.tails(places)
+        stood = {
+            (topic.name, partition): replace(position, epoch=position.epoch_at(topic))
+            for partition, position in positions.items()
+        }
+        cut = {partition for _, partition in self._source.cut(stood, tails)}
+        log_ends = {partition: tail.end for (_, partition), tail in tails.items()}
+        match start(topic, positions, log_starts, log_ends, POLICY, cut=cut):
             case Stopped(reason=reason):
                 raise self._fault(
                     "source",
@@ -221,6 +229,7 @@ class PipelineRun:
                 self._reached = {
                     (topic.name, partition): starts[partition] for partition in positions
                 }
+                self._epochs = Epochs({place: tail.epoch for place, tail in tails.items()})
                 return _Work(topic, positions_topic, starts)
 
     # ------------------------------------------------------------------------------- while it runs
@@ -274,6 +283,12 @@ class PipelineRun:
     def _batch(self, work: _Work, ends: Mapping[Partition, int], records: DataFrame) -> None:
         if self._stop.is_set() or self._cut:
             return
+        starts = {(work.topic.name, partition): at for partition, at in work.starts.items()}
+        before = starts | self._reached
+        read = {place: before[place] for place in moved(ends, before)}
+        if not self._epochs.fit(self._source, read, ends):
+            self._cut = True
+            return
         quarantine = self._pipeline.plan.quarantine
         sick = Observation("quarantine")
         rows = outgoing(records, self._pipeline, self._target_section.topic).observe(
@@ -306,6 +321,7 @@ class PipelineRun:
             targets={work.topic.name: work.positions_topic},
             topic_ids={work.topic.name: work.topic.topic_id},
             expected=dict(self._reached),
+            epochs=dict(self._epochs.of),
             ends=ends,
             exactly_once=True,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,

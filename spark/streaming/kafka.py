@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import starmap
 from threading import Lock
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -26,11 +27,12 @@ from confluent_kafka.admin import (
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
 from keyway.kafka.topics import answered, described
-from spark.streaming.core.survey import UNREADABLE, Position, Topic
+from spark.streaming.core.survey import UNKNOWN_EPOCH, UNREADABLE, Position, Tail, Topic
 from spark.streaming.limits import (
     ANSWER_S,
     LEADERS_MS,
     OFFSETS_AT_ONCE,
+    PARTITIONS_SCANNED_AT_ONCE,
     POLL_RECORDS_MAX,
     POSITIONS_AT_ONCE,
     PROBE_S,
@@ -182,13 +184,41 @@ class KafkaSide:
         answered(asked[name], ANSWER_S)
 
     def log_starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        return self._offsets(places, OFFSET_BEGINNING)
+        return {place: at for place, (at, _) in self._offsets(places, OFFSET_BEGINNING).items()}
 
     def log_ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
         """Where committed records end (the last stable offset)."""
-        return self._offsets(places, OFFSET_END)
+        return {place: tail.end for place, tail in self.tails(places).items()}
 
-    def _offsets(self, places: Iterable[Partition], spec: int) -> dict[Partition, int]:
+    def tails(self, places: Iterable[Partition]) -> dict[Partition, Tail]:
+        return {place: Tail(*at) for place, at in self._offsets(places, OFFSET_END).items()}
+
+    def cut(
+        self, positions: Mapping[Partition, Position], tails: Mapping[Partition, Tail]
+    ) -> set[Partition]:
+        """The places whose log has lost records before the position: the leader says where those
+        of the position's epoch end. librdkafka asks it (OffsetForLeaderEpoch) where a consumer
+        begins at an offset with an epoch. `tails` must be younger than the positions.
+        """
+        asked = {
+            place: position
+            for place, position in positions.items()
+            if tails[place].is_of_another_leader(position.epoch)
+        }
+        if not asked:
+            return set()
+        refused: set[Partition] = set()
+        ways = {"auto_offset_reset": "error", "isolation_level": "read_uncommitted"}
+        one_batch: dict[str, object] = {"enable_partition_eof": True, "fetch_message_max_bytes": 1}
+        with self.consumer("keyway-cut", **ways, **one_batch) as consumer:
+            for part in parted(sorted(asked), PARTITIONS_SCANNED_AT_ONCE):
+                at = ((place, asked[place]) for place in part)
+                consumer.assign(list(starmap(committing, at)))
+                refused |= _refused(consumer, set(part))
+        starts = self.log_starts(refused)  # a position before it is refused, and no log was cut
+        return {place for place in refused if asked[place].offset >= starts[place]}
+
+    def _offsets(self, places: Iterable[Partition], spec: int) -> dict[Partition, tuple[int, int]]:
         """`offsets_for_times` hands the two special times of ListOffsets to Kafka as they are. The
         admin client's `list_offsets` takes twenty times the CPU: a future for each partition.
         """
@@ -222,19 +252,14 @@ class KafkaSide:
                     if committed.error is not None:
                         raise KafkaException(committed.error)
                     if committed.offset >= 0:
-                        found[committed.topic, committed.partition] = Position.of(
-                            committed.offset, committed.metadata
-                        )
+                        found[committed.topic, committed.partition] = position_of(committed)
             return found
 
     def set_positions(self, group: str, positions: Mapping[Partition, Position]) -> None:
         """Commits the positions as they are, also backwards. The link must not run meanwhile."""
         if not positions:
             return
-        places = [
-            TopicPartition(*place, position.offset, metadata=position.metadata)
-            for place, position in positions.items()
-        ]
+        places = starmap(committing, positions.items())
         with self.consumer(group) as consumer:
             for part in parted(places, POSITIONS_AT_ONCE):
                 for done in consumer.commit(offsets=part, asynchronous=False):
@@ -256,7 +281,35 @@ class KafkaSide:
         return Consumer({**self.settings, **own, **settings})
 
 
-def _asked(consumer: Consumer, places: Sequence[Partition], spec: int) -> dict[Partition, int]:
+def committing(place: Partition, position: Position) -> TopicPartition:
+    """The commit of a position, by the target's topic."""
+    return TopicPartition(*place, position.offset, position.metadata, position.epoch)
+
+
+def position_of(committed: TopicPartition) -> Position:
+    return Position.of(committed.offset, committed.metadata, committed.leader_epoch)
+
+
+def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:
+    """The assigned places at which the consumer may not begin."""
+    refused = set()
+    while left:
+        message = consumer.poll(ANSWER_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        place, error = (str(message.topic()), int(message.partition() or 0)), message.error()
+        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            refused.add(place)
+        elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        left.discard(place)
+    return refused
+
+
+def _asked(
+    consumer: Consumer, places: Sequence[Partition], spec: int
+) -> dict[Partition, tuple[int, int]]:
+    """(offset, the leader's epoch) of each place."""
     consumer.poll(0)  # its errors are of no interest, and take room
     found = {}
     for part in parted(places, OFFSETS_AT_ONCE):
@@ -264,7 +317,9 @@ def _asked(consumer: Consumer, places: Sequence[Partition], spec: int) -> dict[P
         for answer in consumer.offsets_for_times(wanted, ANSWER_S):
             if answer.error is not None:
                 raise KafkaException(answer.error)
-            found[answer.topic, answer.partition] = int(answer.offset)
+            epoch = cast("int | None", answer.leader_epoch)
+            known = UNKNOWN_EPOCH if epoch is None else epoch
+            found[answer.topic, answer.partition] = (int(answer.offset), known)
     return found
 
 

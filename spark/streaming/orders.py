@@ -117,6 +117,7 @@ class Writing:
     # Places of which this run has written nothing yet: a crash may have left unaccounted records.
     taken_up: frozenset[Partition] = frozenset()
     generation: int = 0  # of the last switch of targets: a later one fences this task
+    epochs: Mapping[Partition, int] = field(default_factory=dict)  # of the logs' leaders
     # Where transforms route: from names on the target to logical ones. None: no row is routed.
     routed: Translation | None = None
     taking: Mapping[str, Taking] = field(default_factory=dict)  # by topic on the source

@@ -37,7 +37,8 @@ from confluent_kafka import (
 from keyway.clusters.core.names import Unfit
 from spark.streaming.careful import sent_singly
 from spark.streaming.core.limits import BATCH_S_MAX
-from spark.streaming.core.survey import Position
+from spark.streaming.core.survey import UNKNOWN_EPOCH, Position
+from spark.streaming.kafka import committing, position_of
 from spark.streaming.limits import (
     ANSWER_S,
     CAREFUL_RECORDS,
@@ -309,17 +310,18 @@ class _Task:
         (found,) = self.consumer.committed([TopicPartition(self._target, self.partition)], within_s)
         if found.error is not None:
             raise KafkaException(found.error)
-        position = Position.of(max(found.offset, 0), found.metadata)
+        position = position_of(found)
         if position.generation > self.writing.generation:
             raise PositionMoved(
                 f"{self.topic}-{self.partition}: the link was switched away from this target"
             )
-        return position.offset
+        return max(position.offset, 0)
 
     def _at(self, position: int) -> TopicPartition:
         writing = self.writing
-        told = Position(position, writing.topic_ids[self.topic], writing.generation).metadata
-        return TopicPartition(self._target, self.partition, position, metadata=told)
+        epoch = writing.epochs.get(self._place, UNKNOWN_EPOCH)
+        told = Position(position, writing.topic_ids[self.topic], writing.generation, epoch)
+        return committing((self._target, self.partition), told)
 
     def _origins_of_the_end(self) -> frozenset[bytes]:
         """The origins of the target's last records, the ones a crash may have left unaccounted."""

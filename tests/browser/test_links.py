@@ -27,7 +27,7 @@ from schema_dist.status import status_of
 from schema_dist.target_sync import Round
 from spark.links.reports import LinkReport
 from spark.links.status import StatusTopic
-from spark.streaming.core.survey import Topic
+from spark.streaming.core.survey import Position, Topic
 from spark.streaming.kafka import KafkaSide
 from tests.rig.browser import DESKTOP, PHONE, Tab, tab
 from tests.rig.gateway_process import GatewayProcess, Settings
@@ -126,7 +126,7 @@ class Links:
     def report(self, behind: int) -> None:
         """All that run say so; one without a word for half a minute counts as silent."""
         self.behind = behind
-        reached = {(ORDERS, 0): 1_000, (ORDERS, 1): 1_000}
+        reached = {(ORDERS, partition): Position(1_000, "id") for partition in range(2)}
         self.runs.planned({ORDERS: Topic(ORDERS, "id", 2, {})}, {}, {}, reached)
         self._copied(0, dict.fromkeys(COPIED, 0))
         self.runs.publish({(ORDERS, 0): 1_000 + behind, (ORDERS, 1): 1_000})

@@ -141,5 +141,8 @@ class LinkByHand:
         target_ids = {
             self.name(A, topic): there[self.name(target, topic)][0] for topic in positions
         }
-        reached = {(self.name(A, topic), 0): at for topic, at in positions.items()}
+        reached = {
+            (self.name(A, topic), 0): Position(at, ids[self.name(A, topic)][0])
+            for topic, at in positions.items()
+        }
         report.planned(topics, {}, target_ids, reached)

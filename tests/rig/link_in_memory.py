@@ -18,7 +18,7 @@ from spark.links.link import Link
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic
 from spark.links.surveyor import Surveyor
-from spark.streaming.core.survey import Position, Topic
+from spark.streaming.core.survey import UNKNOWN_EPOCH, Position, Tail, Topic
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
 from spark.streaming.orders import Partition, Result
@@ -77,6 +77,8 @@ class Side:
     shown: set[str] = field(default_factory=set)  # topics that may be described, and not read
     log_start: int = 0  # of each partition
     log_end: int = COPIED
+    epoch: int = UNKNOWN_EPOCH  # of each partition's leader
+    epoch_ends: dict[int, int] = field(default_factory=dict)  # of earlier leaders' records
 
     @property
     def cluster(self) -> object:
@@ -127,7 +129,20 @@ class Side:
         return dict.fromkeys(self._with_leaders(places), self.log_start)
 
     def log_ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        return dict.fromkeys(self._with_leaders(places), self.log_end)
+        return {place: tail.end for place, tail in self.tails(places).items()}
+
+    def tails(self, places: Iterable[Partition]) -> dict[Partition, Tail]:
+        return dict.fromkeys(self._with_leaders(places), Tail(self.log_end, self.epoch))
+
+    def cut(
+        self, positions: Mapping[Partition, Position], tails: Mapping[Partition, Tail]
+    ) -> set[Partition]:
+        return {
+            place
+            for place, position in positions.items()
+            if tails[place].is_of_another_leader(position.epoch)
+            and position.offset > self.epoch_ends.get(position.epoch, self.log_end)
+        }
 
     def _with_leaders(self, places: Iterable[Partition]) -> list[Partition]:
         asked = list(places)

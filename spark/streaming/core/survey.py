@@ -6,11 +6,12 @@ the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 EARLIEST = 0
+UNKNOWN_EPOCH = -1
 UNREADABLE = "unreadable"  # among a topic's configs: why they cannot be read
 _NONE: Mapping[int, int] = MappingProxyType({})
 
@@ -26,14 +27,33 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """Where committed records of a log end, and the epoch of the leader that said so."""
+
+    end: int
+    epoch: int = UNKNOWN_EPOCH
+
+    def is_of_another_leader(self, epoch: int) -> bool:
+        """Only then the log may have lost records that were read under `epoch`."""
+        return epoch not in (UNKNOWN_EPOCH, self.epoch) and self.epoch != UNKNOWN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """How far a partition is copied, the id of the topic that it was copied from, and the last
-    switch of the link's target that the writer knew of.
+    switch of the link's target that the writer knew of. `epoch`: of a leader of the source that had
+    all records up to `offset` (KIP-320); UNKNOWN_EPOCH in positions of earlier versions, and in
+    those that somebody has set.
     """
 
     offset: int
     topic_id: str
     generation: int = 0
+    epoch: int = UNKNOWN_EPOCH
+
+    def epoch_at(self, topic: Topic) -> int:
+        """Epochs of a topic's earlier life tell nothing."""
+        return self.epoch if self.topic_id == topic.topic_id else UNKNOWN_EPOCH
 
     @property
     def metadata(self) -> str:
@@ -41,9 +61,10 @@ class Position:
         return f"{self.topic_id};{self.generation}" if self.generation else self.topic_id
 
     @classmethod
-    def of(cls, offset: int, metadata: str | None) -> Position:
+    def of(cls, offset: int, metadata: str | None, epoch: int | None = None) -> Position:
         topic_id, _, generation = (metadata or "").partition(";")
-        return cls(offset, topic_id, int(generation) if generation.isdecimal() else 0)
+        last = int(generation) if generation.isdecimal() else 0
+        return cls(offset, topic_id, last, UNKNOWN_EPOCH if epoch is None else epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +149,12 @@ def start(
     log_ends: Mapping[int, int],
     policy: Policy,
     found_beyond: Mapping[int, int] = _NONE,
+    cut: Collection[int] = (),
 ) -> Copied | Stopped:
     """Where the copying of a topic goes on. `positions`: of partitions that were copied before; a
     new partition begins at its log's start. `log_ends` must be younger than the positions.
-    `found_beyond`: positions that were beyond the end of the log when it was looked at last.
+    `found_beyond`: positions that were beyond the end of the log when it was looked at last; `cut`:
+    partitions whose log has lost records before the position, and may have others there now.
     """
     recreated = [
         partition
@@ -151,6 +174,7 @@ def start(
         and partition in log_ends
         and (
             position.offset > log_ends[partition]
+            or partition in cut
             # The log has grown since. A position without a topic id was set by somebody.
             or (position.topic_id and position.offset == found_beyond.get(partition))
         )

@@ -64,7 +64,8 @@ def _begun(link: LinkRun) -> Plan:
     }
     link._target.set_positions(link._link.group, stand)
     link._starts_at, plan = link._starts(surveyed)
-    link.report.planned(plan.topics, plan.stopped, plan.target_ids, link._reached, {})
+    reached = link._epochs.positions(link._reached)
+    link.report.planned(plan.topics, plan.stopped, plan.target_ids, reached, {})
     return plan
 
 

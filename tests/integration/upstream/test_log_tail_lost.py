@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import os
 import signal
-import struct
 from pathlib import Path
 
 import pytest
 
-from gateway.embedded.kafka import KafkaBroker, KafkaCluster
+from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic, produce
+from tests.rig.lost_tails import lose_tail
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -29,23 +29,6 @@ GROUP = {
     "rejected": "block",
     "disconnect_grace_ms": 500,
 }
-
-
-def lose_tail(broker: KafkaBroker, topic: str, end: int) -> None:
-    """Cuts partition 0 of a broker that is down, in front of the batch with `end`."""
-    partition = broker.directory / "data" / f"{topic}-0"
-    (log,) = partition.glob("*.log")
-    data = log.read_bytes()
-    at = 0
-    while at < len(data):
-        base, size = struct.unpack_from(">qi", data, at)
-        if base >= end:
-            break
-        at += 12 + size
-    log.write_bytes(data[:at])
-    for ending in ("index", "timeindex", "snapshot"):
-        for derived in partition.glob(f"*.{ending}"):
-            derived.unlink()
 
 
 def values_of(session: ShareSession, count: int) -> dict[int, bytes | None]:

@@ -24,6 +24,7 @@ from spark.links.own_copies import REASON
 from spark.links.plan import Plan
 from spark.links.status import LEFT, Json
 from spark.streaming.core.survey import Position
+from spark.streaming.kafka import KafkaSide
 from spark.streaming.orders import Partition, Result
 from spark.streaming.produce import PositionMoved
 from tests.rig.link_in_memory import C2, CONFIG, COPIED, DEFAULTS, DISTRIBUTOR, RESULT, Side, World
@@ -70,7 +71,9 @@ def starts(run: LinkRun) -> dict[int, int]:
     """Where each partition of the next query begins."""
     plan = run._survey()
     found, plan = run._starts(plan)
-    run.report.planned(plan.topics, plan.stopped, plan.target_ids, run._reached)
+    run.report.planned(
+        plan.topics, plan.stopped, plan.target_ids, run._epochs.positions(run._reached)
+    )
     return {partition: at for (_, partition), at in found.items()}
 
 
@@ -390,6 +393,62 @@ def test_a_log_that_was_cut_stops_its_topic_until_a_position_is_set() -> None:
     assert starts(run) == {0: COPIED - 50, 1: COPIED}
     world.copied(run, 0, 1)
     assert starts(world.process()) == {0: COPIED, 1: COPIED}, "it is over"
+
+
+def test_a_log_that_was_cut_and_has_grown_again_stops_its_topic() -> None:
+    """Between two looks, so that it was never short: the link went on in the middle of others."""
+    world = World()
+    world.here.epoch = 4
+    run = world.process()
+    starts(run)
+    world.copied(run, 0, 1)
+    run = world.process()
+    assert starts(run) == {0: COPIED, 1: COPIED}
+    assert {at.epoch for at in world.there.committed.values()} == {4}, "also of earlier versions"
+    world.here.epoch, world.here.log_end = 6, COPIED + 100
+    assert starts(world.process()) == {0: COPIED, 1: COPIED}, "another leader, the same records"
+    assert {at.epoch for at in world.there.committed.values()} == {4}, "there is no need to commit"
+    read = {("flights", partition): COPIED for partition in range(2)}
+    ends = dict.fromkeys(read, COPIED + 100)
+    source = cast(KafkaSide, world.here)
+    assert run._epochs.fit(source, read, ends), "a batch looks, too"
+    assert set(run._epochs.of.values()) == {6}
+    world.here.epoch, world.here.epoch_ends = 7, {4: COPIED - 50, 6: COPIED - 50}
+    assert not run._epochs.fit(source, read, ends)
+    run = world.process()
+    assert starts(run) == {}
+    told = run.report.topics()["flights"]
+    assert "the log was cut" in told.reason
+    assert [row.beyond for row in told.partitions.values()] == [COPIED, COPIED]
+    world.there.committed.clear()
+    assert starts(world.process()) == {}, "the status topic keeps the epochs, too"
+    for partition in range(2):
+        world.there.committed["flights", partition] = Position(COPIED - 50, "")
+    assert starts(world.process()) == {0: COPIED - 50, 1: COPIED - 50}
+    assert {at.epoch for at in world.there.committed.values()} == {7}
+
+
+def test_a_batch_reads_no_log_that_ends_before_its_range() -> None:
+    """It was cut after Spark had asked for its end, or a broker that leads no more has answered."""
+    world = World()
+    run = world.process()
+    places = starts(run)
+    read = {("flights", partition): at for partition, at in places.items()}
+    source = cast(KafkaSide, world.here)
+    assert run._epochs.fit(source, read, dict.fromkeys(read, COPIED))
+    assert not run._epochs.fit(source, read, dict.fromkeys(read, COPIED + 1))
+
+
+def test_epochs_of_a_topic_s_earlier_life_tell_nothing() -> None:
+    recreated = CONFIG.messages.model_copy(update={"on_recreated": "continue"})
+    world = World(config=CONFIG.model_copy(update={"messages": recreated}))
+    world.here.epoch, world.here.epoch_ends = 0, {9: -1}
+    for partition in range(2):
+        world.there.committed["flights", partition] = Position(0, "older", epoch=9)
+    world.there.ids["flights"] = "there"
+    assert starts(world.process()) == {0: 0, 1: 0}
+    stands = {("flights", partition): Position(0, "here", epoch=0) for partition in range(2)}
+    assert world.there.committed == stands
 
 
 def test_records_of_an_empty_partition_that_were_deleted_before_they_were_copied() -> None:

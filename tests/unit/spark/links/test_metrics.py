@@ -13,7 +13,7 @@ from spark.links import metrics, reports
 from spark.links.metrics import LinkCollector
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic, TopicStatus
-from spark.streaming.core.survey import Topic
+from spark.streaming.core.survey import Position, Topic
 from tests.rig.link_status import Kept
 
 C1, C2 = ClusterName("c1"), ClusterName("c2")
@@ -112,7 +112,9 @@ def test_the_time_without_a_commit_grows_only_while_records_wait(
     for module in (reports, metrics):
         monkeypatch.setattr(module, "wall_ms", lambda: clock)
     report = report_with({})
-    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
+    report.planned(
+        {"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): Position(5, "id")}
+    )
 
     def age(log_end: int) -> float:
         report.publish({("flights", 0): log_end})
@@ -161,8 +163,10 @@ def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
     report.planned({"other": Topic("other", "id", 1, {})}, {}, {}, {})
     lines = exported(report)
     assert not [line for line in lines if "flights" in line]
-    assert report.positions()["flights", 0][0] == 5
-    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): 5})
+    assert report.positions()["flights", 0].offset == 5
+    report.planned(
+        {"flights": Topic("flights", "id", 1, {})}, {}, {}, {("flights", 0): Position(5, "id")}
+    )
     assert f"keyway_distribution_lag_records{LABELS} 7.0" in exported(report)
 
 
@@ -170,7 +174,7 @@ def test_a_topic_that_rests_costs_a_look_nothing(monkeypatch: pytest.MonkeyPatch
     """Rows of 10,000 partitions were written out every two seconds, to find that all were told."""
     report = report_with({})
     topics = {name: Topic(name, "id", 1, {}) for name in ("flights", "bags")}
-    report.planned(topics, {}, {}, {(name, 0): 10 for name in topics})
+    report.planned(topics, {}, {}, {(name, 0): Position(10, "id") for name in topics})
     ends = {(name, 0): 10 for name in topics}
     report.publish(ends)
     told: list[TopicStatus] = []

@@ -10,7 +10,7 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links import reports
 from spark.links.reports import LinkReport
 from spark.links.status import LEFT, Json, StatusTopic
-from spark.streaming.core.survey import Topic
+from spark.streaming.core.survey import Position, Topic
 from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
 from tests.rig.link_status import Kept
 
@@ -43,7 +43,7 @@ class Following:
 
     def round(self, *topics: str) -> None:
         found = {name: Topic(name, "id", 1, {}) for name in topics}
-        self.report.planned(found, {}, {}, {(name, 0): 5 for name in topics})
+        self.report.planned(found, {}, {}, {(name, 0): Position(5, "id") for name in topics})
         self.report.forget_left(self.absent)
 
     def rows(self) -> set[str]:
@@ -93,7 +93,7 @@ def test_a_topic_is_forgotten_only_if_the_source_has_it_no_more(
     link.round("stays")
     assert sorted(link.asked) == ["deleted", "excluded"]
     assert link.rows() == {"excluded", "stays"}
-    assert link.report.positions()["excluded", 0][0] == 5
+    assert link.report.positions()["excluded", 0].offset == 5
     link.round("stays")
     assert len(link.asked) == 2, "it is asked for again a week later"
     link.round("excluded", "stays")

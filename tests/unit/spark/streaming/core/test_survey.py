@@ -114,5 +114,15 @@ def test_a_position_that_was_beyond_the_end_of_the_log() -> None:
     assert stands_at(Position(80, "one")) == Copied({0: 80}, {})
 
 
+@pytest.mark.parametrize("policy", [STRICT, EASY])
+def test_a_position_in_a_log_that_was_cut_and_has_grown_again(policy: Policy) -> None:
+    positions = {0: Position(90, "one"), 1: Position(80, "one")}
+    verdict = start(topic(), positions, {0: 0, 1: 0}, ENDS, policy, cut={0})
+    assert isinstance(verdict, Stopped)
+    assert "90 of partition 0 (the log ends at 100)" in verdict.reason
+    assert verdict.beyond == {0: 90}
+
+
 def test_a_position_of_an_older_topic_is_not_measured_at_the_new_one() -> None:
-    assert start(topic(1), {0: Position(500, "old")}, {0: 0}, ENDS, EASY) == Copied({0: 0}, {})
+    old = {0: Position(500, "old")}
+    assert start(topic(1), old, {0: 0}, ENDS, EASY, cut={0}) == Copied({0: 0}, {})
