@@ -37,6 +37,7 @@ from keyway.kafka.identities import Identities
 from keyway.service import Backoff
 from spark.links.beginning import Beginning, policy_of
 from spark.links.columns import judged, sealed
+from spark.links.high_watermarks import HighWatermarks
 from spark.links.link import Link
 from spark.links.lookup import Lookup, Named, lookup
 from spark.links.on_the_way import through_pipeline
@@ -97,6 +98,7 @@ class LinkRun:
     _link: Link = field(init=False)
     _surveyor: Surveyor = field(init=False)
     _at_work: set[str] = field(default_factory=set, init=False)  # copied since the last look
+    _marks: HighWatermarks = field(default_factory=HighWatermarks, init=False)
     _lookup: Lookup = field(init=False)
     # The places of the batch in flight, by the target's topics.
     _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)
@@ -413,7 +415,8 @@ class LinkRun:
             with suppress(KafkaException):  # The batch finds out by itself.
                 found = self._target.positions(self._link.group, places)
                 self.report.reached({places[place]: position for place, position in found.items()})
-        self.report.publish(self._source.log_ends(self._starts_at), self._starts_at)
+        marks = self._marks.of(self._source, self._starts_at)
+        self.report.publish(self._source.log_ends(self._starts_at), self._starts_at, marks)
 
     # ------------------------------------------------------------------------- the topics to copy
 

@@ -270,22 +270,31 @@ class LinkReport:
             self._changed.add(topic)
 
     def publish(
-        self, log_ends: Mapping[Partition, int], starts: Mapping[Partition, int] | None = None
+        self,
+        committed_ends: Mapping[Partition, int],
+        starts: Mapping[Partition, int] | None = None,
+        high_watermarks: Mapping[Partition, int] | None = None,
     ) -> None:
-        """`starts`: where the places without a position began. Raises KafkaException."""
+        """`starts`: where the places without a position began. `high_watermarks`: asked for before
+        the ends. A commit marker is in both. Raises KafkaException.
+        """
         with self._lock:
-            for (topic, partition), end in log_ends.items():
-                row = self._row(topic, partition)
-                began = (starts or {}).get((topic, partition), 0)
-                lag = max(0, end - max(row.position, began))
+            for place, committed_end in committed_ends.items():
+                row = self._row(*place)
+                end = max(committed_end, (high_watermarks or {}).get(place, 0))
+                position = max(row.position, (starts or {}).get(place, 0))
+                lag = max(0, end - position)
                 if (row.log_end, row.lag_records, lag) == (end, 0, 0):
                     continue  # it rests
                 row.log_end, row.lag_records = end, lag
-                row.waits_since_ms = (row.waits_since_ms or wall_ms()) if row.lag_records else 0
-                behind = row.lag_records > 0 and row.last_timestamp_ms >= 0
-                row.lag_s = max(0.0, wall_ms() - row.last_timestamp_ms) / 1_000 if behind else 0.0
-                self._changed.add(topic)
-            rows = self._changed & {topic for topic, _ in log_ends}
+                row.open_at = committed_end if position >= committed_end < end else -1
+                row.waits_since_ms = (row.waits_since_ms or wall_ms()) if lag else 0
+                since_ms = (
+                    row.waits_since_ms if row.last_timestamp_ms < 0 else row.last_timestamp_ms
+                )
+                row.lag_s = max(0.0, wall_ms() - since_ms) / 1_000 if lag else 0.0
+                self._changed.add(place[0])
+            rows = self._changed & {topic for topic, _ in committed_ends}
             self._tell(self._now() | self._rows(rows))
             self._changed -= rows
 

@@ -130,7 +130,10 @@ def links_table(links: list[Json]) -> str:
         for name, topic in link["topics"].items():
             for partition, row in topic["partitions"].items() or {"-": {}}.items():
                 rows.append(
-                    (*head, name, *_cells(partition, row), topic["reason"] or link["error"])
+                    (
+                        *(*head, name, *_cells(partition, row)),
+                        topic["reason"] or link["error"] or _remark(row),
+                    )
                 )
     widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
     lines = [
@@ -141,6 +144,11 @@ def links_table(links: list[Json]) -> str:
     if unkeyed:
         lines.append(f"the seals of {', '.join(unkeyed)}: {CHECKSUM}, which any client can make")
     return "\n".join(lines)
+
+
+def _remark(row: dict[str, Any]) -> str:
+    at = row.get("open_at", -1)
+    return f"waits for an open transaction at offset {at}" if at >= 0 else ""
 
 
 def _cells(partition: str, row: dict[str, Any]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class PartitionStatus:
     waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
     gap_at: int = -1  # the position behind which the last gap began, and its records
     gap_counted: int = 0
+    open_at: int = -1  # the open transaction that the link waits for begins there; -1: none
     beyond: int = -1  # a position that was beyond the end of the log: the topic waits for another
 
 

@@ -41,7 +41,8 @@ from spark.streaming.limits import (
 from spark.streaming.orders import Partition
 
 # What a consumer knows of leaders is old soon: one that has failed since would be asked in vain.
-_ASKING = {"isolation.level": "read_committed", "metadata.max.age.ms": LEADERS_MS}
+_ASKING = {"metadata.max.age.ms": LEADERS_MS}
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 _Wanted = TypeVar("_Wanted")
 
@@ -61,7 +62,7 @@ class KafkaSide:
         self._admin = AdminClient({**self.settings, "log_level": QUIET})
         # Of each topic that was listed last: a partition without a leader, whose brokers are away.
         self.leaderless: dict[str, int] = {}
-        self._asking: Consumer | None = None  # for offsets of logs
+        self._asking: dict[str, Consumer] = {}  # for offsets of logs, by isolation level
         self._asking_lock = Lock()
 
     def answers(self) -> bool:
@@ -193,6 +194,11 @@ class KafkaSide:
     def tails(self, places: Iterable[Partition]) -> dict[Partition, Tail]:
         return {place: Tail(*at) for place, at in self._offsets(places, OFFSET_END).items()}
 
+    def high_watermarks(self, places: Iterable[Partition]) -> dict[Partition, int]:
+        """Where all records end, also those of open transactions."""
+        found = self._offsets(places, OFFSET_END, UNCOMMITTED)
+        return {place: at for place, (at, _) in found.items()}
+
     def cut(
         self, positions: Mapping[Partition, Position], tails: Mapping[Partition, Tail]
     ) -> set[Partition]:
@@ -218,13 +224,15 @@ class KafkaSide:
         starts = self.log_starts(refused)  # a position before it is refused, and no log was cut
         return {place for place in refused if asked[place].offset >= starts[place]}
 
-    def _offsets(self, places: Iterable[Partition], spec: int) -> dict[Partition, tuple[int, int]]:
+    def _offsets(
+        self, places: Iterable[Partition], spec: int, isolation: str = COMMITTED
+    ) -> dict[Partition, tuple[int, int]]:
         """`offsets_for_times` hands the two special times of ListOffsets to Kafka as they are. The
         admin client's `list_offsets` takes twenty times the CPU: a future for each partition.
         """
         wanted = list(places)
         with self._asking_lock:
-            kept, self._asking = self._asking, None
+            kept = self._asking.pop(isolation, None)
             if kept is not None:
                 try:
                     found = _asked(kept, wanted, spec)
@@ -233,11 +241,12 @@ class KafkaSide:
                     if error.args[0].code() == KafkaError._TIMED_OUT:
                         raise
                 else:
-                    self._asking = kept
+                    self._asking[isolation] = kept
                     return found
-            fresh = self._consumer("keyway-log-ends", _ASKING)
+            settings = {**_ASKING, "isolation.level": isolation}
+            fresh = self._consumer("keyway-log-ends", settings)
             found = _asked(fresh, wanted, spec)
-            self._asking = fresh
+            self._asking[isolation] = fresh
         return found
 
     def positions(self, group: str, places: Iterable[Partition]) -> dict[Partition, Position]:

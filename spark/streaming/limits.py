@@ -25,6 +25,7 @@ REPEATS_SCANNED_MAX = 200_000  # records of the target's end read for origins af
 UNREADABLE_SCANNED_MAX = 2_000_000  # records of a partition looked through for an odd timestamp
 UNFORWARDED_SCANNED_MAX = 200_000  # offsets of a partition compared at once before a switch
 SURVEY_EVERY_S = 2.0  # topics, partitions, settings and switches are looked at this often
+HIGH_WATERMARKS_EVERY_S = 10.0  # and whether transactions of the source are open, this often
 SURVEY_REST = 20  # times what a look took, from one to the next: of thousands of topics it is long
 SURVEY_EVERY_S_MAX = 15.0  # and yet an operator's switch is not to wait for long
 BATCH_LOOK_S = 1.0  # of a batch that goes on after that: the process may be told to end

@@ -4,16 +4,19 @@ its records, positions and reports are written by hand.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import yaml
+from pyspark.sql import SparkSession
 
 from keyway.clusters.config import ClustersConfig, load
 from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
 from keyway.clusters.core.tree import ClusterName, Distributor, Flags, Level
+from spark.links.distribute import LinkRun
 from spark.links.link import Link
 from spark.links.reports import LinkReport
 from spark.links.status import StatusTopic
@@ -87,6 +90,15 @@ class LinkByHand:
             headers = [(COPY_HEADER, header)]
             records.append({"value": value, "timestamp": TIMESTAMP_MS, "headers": headers})
         send(self.front, self.name(to, topic), records)
+
+    def process(self, target: ClusterName) -> LinkRun:
+        """A process of the link, before its first query."""
+        run = LinkRun(cast(SparkSession, None), self.config, self.distributor, threading.Event())
+        run.report.load()
+        run.report.targeted(target)
+        run._link = self.link(target)
+        run._aim()
+        return run
 
     def writing(self, target: ClusterName, topic: str, *, exactly_once: bool = True) -> Writing:
         """The orders of a task of a link as it stands now."""

@@ -4,12 +4,9 @@ power, and producers fill it up before the link looks again.
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import cast
 
 import pytest
-from pyspark.sql import SparkSession
 
 from gateway.embedded.kafka import KafkaCluster
 from spark.links.distribute import LinkRun
@@ -25,16 +22,6 @@ pytestmark = [pytest.mark.deep, pytest.mark.integration]
 COPIED, KEPT, END = 10, 7, 16
 
 
-def process(link: LinkByHand) -> LinkRun:
-    """A process of the link, without Spark."""
-    run = LinkRun(cast(SparkSession, None), link.config, link.distributor, threading.Event())
-    run.report.load()
-    run.report.targeted(B)
-    run._link = link.link(B)
-    run._aim()
-    return run
-
-
 def begun(run: LinkRun) -> tuple[dict[Partition, int], Plan]:
     return run._starts(run._survey())
 
@@ -47,7 +34,7 @@ def test_a_log_that_was_cut_and_has_grown_again(tmp_path: Path) -> None:
             link.create(topic, A, B, C)
             for at in range(COPIED):
                 link.send(topic, [b"old-%d" % at])
-        run = process(link)
+        run = link.process(B)
         starts, plan = begun(run)
         assert starts == {(grown, 0): 0, (kept, 0): 0}
         ends = dict.fromkeys(starts, COPIED)
@@ -71,7 +58,7 @@ def test_a_log_that_was_cut_and_has_grown_again(tmp_path: Path) -> None:
         assert link.source.log_ends(starts)[grown, 0] == END, "beyond the link's position"
         for place, whole in (((grown, 0), False), ((kept, 0), True)):
             assert run._epochs.fit(link.source, {place: COPIED}, {place: END}) == whole
-        run = process(link)
+        run = link.process(B)
         starts, plan = begun(run)
         assert starts == {(kept, 0): COPIED}
         assert "the log was cut" in plan.stopped[grown]

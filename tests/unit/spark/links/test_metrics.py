@@ -157,6 +157,43 @@ def test_only_topics_that_changed_are_told_again() -> None:
     assert told == [{f"topic/c1-level-1/{name}" for name in names}, {"topic/c1-level-1/flights"}]
 
 
+def test_a_transaction_that_nobody_ends_is_lag_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed records end where it begins: the lag was 0, whatever was produced behind that."""
+    clock = 1_000_000
+    for module in (reports, metrics):
+        monkeypatch.setattr(module, "wall_ms", lambda: clock)
+    place = ("flights", 0)
+    report = report_with({"0": {"last_timestamp_ms": 990_000}})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {place: Position(5, "id")})
+
+    def published(committed_end: int, high_watermark: int) -> tuple[int, float, int]:
+        report.publish({place: committed_end}, {}, {place: high_watermark})
+        row = report.topics()["flights"].partitions[0]
+        return row.lag_records, row.lag_s, row.open_at
+
+    assert published(5, 5) == (0, 0, -1)
+    assert published(5, 9) == (4, 10.0, 5)
+    clock += 600_000
+    assert published(5, 20) == (15, 610.0, 5)
+    assert f"keyway_distribution_lag_seconds{LABELS} 610.0" in exported(report)
+    assert f"keyway_distribution_commit_age_seconds{LABELS} 600.0" in exported(report)
+    assert published(15, 20) == (15, 610.0, -1), "there is something to copy"
+    report.reached({place: Position(21, "id")})
+    assert published(21, 20) == (0, 0, -1), "records that came between the two questions"
+
+
+def test_lag_of_a_partition_of_which_no_record_was_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 1_000_000
+    for module in (reports, metrics):
+        monkeypatch.setattr(module, "wall_ms", lambda: clock)
+    report = report_with({})
+    report.planned({"flights": Topic("flights", "id", 1, {})}, {}, {}, {})
+    report.publish({("flights", 0): 0}, {}, {("flights", 0): 7})
+    clock += 30_000
+    report.publish({("flights", 0): 0}, {}, {("flights", 0): 7})
+    assert f"keyway_distribution_lag_seconds{LABELS} 30.0" in exported(report)
+
+
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:
     """It has no lag that could alarm anybody, and goes on where it was if it is followed again."""
     report = report_with({"0": {"position": 5, "copied": 5, "lag_records": 7}})

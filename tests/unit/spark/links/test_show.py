@@ -56,6 +56,17 @@ def test_records_that_the_target_refused_are_shown() -> None:
     assert without[1].replace("never run", "-").split()[3:] == ["-"] * (len(COLUMNS) - 4)
 
 
+def test_a_partition_that_waits_for_a_transaction_of_its_source() -> None:
+    waits = TopicStatus(partitions={0: PartitionStatus(open_at=7), 1: PartitionStatus()})
+    shown = links_table([link_row(AMS, {"topic/ams-level-1/orders": waits.as_json()})])
+    lines = shown.splitlines()
+    assert lines[1].endswith("waits for an open transaction at offset 7")
+    assert "waits for" not in lines[2]
+    waits.state, waits.reason = "stopped", "too large"
+    shown = links_table([link_row(AMS, {"topic/ams-level-1/orders": waits.as_json()})])
+    assert shown.splitlines()[1].endswith("too large")
+
+
 def test_a_link_whose_source_is_away() -> None:
     row = link_row(AMS, Away("no answer"), "orders")
     assert (row["state"], row["error"], row["topics"]) == ("unknown", "no answer", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -91,10 +91,11 @@ class Leaders:
 
 def test_the_end_of_a_new_partition_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kept consumer never heard of it, and the link waited for ever."""
-    partitions, made = 600, list[Leaders]()
+    partitions, made, levels = 600, list[Leaders](), list[object]()
 
-    def consumer(_: KafkaSide, __: str, ___: object) -> Leaders:
+    def consumer(_: KafkaSide, __: str, settings: Mapping[str, object]) -> Leaders:
         made.append(Leaders(partitions))
+        levels.append(settings["isolation.level"])
         return made[-1]
 
     monkeypatch.setattr(KafkaSide, "_consumer", consumer)
@@ -116,3 +117,6 @@ def test_the_end_of_a_new_partition_is_known(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(KafkaException):
         side.log_ends(places())
     assert len(made) == count, "a cluster that is away is not waited for twice"
+    assert set(levels) == {"read_committed"}
+    assert side.high_watermarks(places()) == dict.fromkeys(places(), 100 + OFFSET_END)
+    assert levels[count:] == ["read_uncommitted"]

@@ -149,10 +149,14 @@ function details(choice, rows) {
   );
 }
 
+function remarkOf({ reason, open_at }) {
+  return reason || (open_at >= 0 ? `waits for an open transaction at offset ${whole(open_at)}` : "");
+}
+
 function partitionTable(rows) {
   const columns = [
     { name: "Partition", head: true, cell: (it) => `${it.topic}-${it.partition}` },
-    { name: "State", cell: (it) => [h("span", { class: `pill ${it.state === "stopped" ? "bad" : ""}` }, it.state), it.reason && h("span", { class: "soft" }, ` ${it.reason}`)] },
+    { name: "State", cell: (it) => [h("span", { class: `pill ${it.state === "stopped" ? "bad" : ""}` }, it.state), remarkOf(it) && h("span", { class: "soft" }, ` ${remarkOf(it)}`)] },
     { name: "Lag", number: true, cell: (it) => short(it.lag_records) },
     { name: "Behind", number: true, cell: (it) => secondsOf(it.lag_s) },
     { name: "Position", number: true, wide: true, cell: (it) => (it.position < 0 ? "–" : whole(it.position)) },
