@@ -463,7 +463,7 @@ class _ShareFetch:
         records_max = batch_size if batch_size > 0 else self.body["MaxRecords"]
         try:
             records = await self.services.records.bytes_for(
-                window.source, offsets, records_max, bytes_max, window.epoch_max
+                window.source, offsets, records_max, bytes_max, acquired.epoch_max
             )
             return records, acquired_ranges(offsets, attempts)
         except RecordsGone as gone:
@@ -482,7 +482,7 @@ class _ShareFetch:
         kept = [(o, a) for o, a in zip(offsets, attempts, strict=True) if o not in lost]
         if not kept:
             return None
-        rest = Acquired([o for o, _ in kept], [a for _, a in kept], acquired.persisted)
+        rest = acquired._replace(offsets=[o for o, _ in kept], attempts=[a for _, a in kept])
         return await self._cut_out(window, rest, room)
 
     def _give_back(self, window: Window, offsets: list[int]) -> None:

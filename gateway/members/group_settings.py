@@ -162,6 +162,8 @@ class GroupSettings:
                 try:
                     if exists(group):
                         await self.learn(group)
+                except Refused:
+                    continue  # of this group
                 except UpstreamError:
                     break  # logged where it was met; known settings stay good
                 if not exists(group):

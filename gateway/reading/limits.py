@@ -16,6 +16,10 @@ FETCH_LANES = 4
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000
 
+# A leader that does not know the epoch of records that were read was cut off, or has just been
+# elected. One that lacks it for longer has lost them.
+LEADER_LAGS_MS_MAX = 30_000
+
 DEAD_LETTER_WRITE_MS_MAX = 15_000  # then the window keeps the key and tries again with back-off
 
 # Read, sent and awaited together, of one partition: so many, or fewer if they are large; one is

@@ -35,7 +35,12 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import CorruptBatch, TooLargeBatch
 from gateway.core.wire.schema import Message
 from gateway.reading.failing_reads import FailingReads
-from gateway.reading.limits import CACHE_BYTES_MAX, FETCH_LANES, UNKNOWN_TOPIC_MS
+from gateway.reading.limits import (
+    CACHE_BYTES_MAX,
+    FETCH_LANES,
+    LEADER_LAGS_MS_MAX,
+    UNKNOWN_TOPIC_MS,
+)
 from gateway.reading.read_records import LogBounds, ReadRecords
 from gateway.reading.refetch import FIRST_FETCH_LANE, fetched, monotonic_ms
 from gateway.upstream.cluster import EARLIEST, LATEST, Upstream
@@ -189,6 +194,11 @@ class Reader:
     def _leader(self, tp: TopicPartition) -> int | None:
         return leader_of(self._upstream.topology, tp)
 
+    def _leader_epoch(self, tp: TopicPartition) -> int:
+        topic = self._upstream.topology.topics.get(tp.topic)
+        info = None if topic is None else topic.partitions.get(tp.partition)
+        return -1 if info is None else info.leader_epoch
+
     def _wake(self, tp: TopicPartition) -> None:
         broker = self._leader(tp)
         event = self._unplaced_event if broker is None else self._work.get(broker)
@@ -277,10 +287,14 @@ class Reader:
             self._failed(place, ErrorCode.NETWORK_EXCEPTION, str(error))
             return
         self.records.bounds[place.source] = LogBounds(log_start, log_end)
-        if log_start <= place.position <= log_end and place.epoch >= 0:
-            self._diverged(place, place.position, -1)  # no leader has got to that epoch
-        elif log_start <= place.position <= log_end:
+        within = log_start <= place.position <= log_end
+        # A broker that does not know of its successor yet answers for a log that is too short.
+        former = place.position > log_end and place.epoch > self._leader_epoch(tp)
+        waited_ms = self._schedule.failing_ms(place, monotonic_ms())
+        if (within or former) and (place.epoch < 0 or waited_ms < LEADER_LAGS_MS_MAX):
             self._failed(place, ErrorCode.OFFSET_NOT_AVAILABLE, "the leader lags behind")
+        elif within:
+            self._diverged(place, log_end, -1)  # no leader has got to that epoch
         else:
             self._report(place, ErrorCode.OFFSET_OUT_OF_RANGE)
 

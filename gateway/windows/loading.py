@@ -74,7 +74,7 @@ async def load(
         if not dependencies.begun_topics.seen(key.group, key.topic_id):
             await _begun_with(dependencies, key, partitions, reliable=True)
         found = await _with_commit(dependencies, key.group, partition, stored, claimed.origin)
-        found = _cut(found, cut)
+        found = _cut(found, cut, claimed.origin)
         if found.snapshot is stored:
             settled_ms = max(found.settled_ms, _began_ms(claimed.origin))
             return Loaded(claimed.fence, claimed.origin, settled_ms, stored)
@@ -83,11 +83,13 @@ async def load(
     return Loaded(claimed.fence, origin, found.settled_ms or _began_ms(origin), found.snapshot)
 
 
-def _cut(found: _Found, cut: Cut | None) -> _Found:
-    """A window that is cut begins another incarnation, as one that was set to another position:
-    an older commit knows of records that the log has no more.
+def _cut(found: _Found, cut: Cut | None, origin: int = 0) -> _Found:
+    """`origin`: of the store's state. A window that is cut begins another incarnation, as one that
+    was set to another position: an older commit knows of records that the log has no more.
     """
-    return found if cut is None else replace(found, snapshot=cut_at(found.snapshot, cut))
+    if cut is None or not cut.concerns(max(origin, found.origin)):
+        return found
+    return replace(found, snapshot=cut_at(found.snapshot, cut))
 
 
 def unstored_fence(now_ms: int) -> Fence:

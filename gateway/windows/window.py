@@ -79,6 +79,7 @@ class Acquired(NamedTuple):
     offsets: list[int]
     attempts: list[int]
     persisted: Answered
+    epoch_max: int  # of the records that are meant
 
 
 # Long: what a window is asked, and a method for each command of its life that takes some lines.
@@ -152,7 +153,7 @@ class Window:
         step = self._handle(event, ticket)
         for effect in step.effects if step is not None else ():
             if isinstance(effect, Delivered) and effect.offsets:
-                return Acquired(effect.offsets, effect.attempts, persisted)
+                return Acquired(effect.offsets, effect.attempts, persisted, self.epoch_max)
         return None
 
     def post(self, event: Event) -> None:

@@ -9,7 +9,6 @@ from random import Random
 from dispatcher.core.life.commands import CommitState
 from dispatcher.core.model import Policy
 from dispatcher.core.steps import Snapshot
-from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import overtakes, reconciled
 from dispatcher.store.base import Claimed
 from keyway.commit_metadata.core.bitmap import united
@@ -67,15 +66,13 @@ class CommittedOffset:
         self._set(position, settled, max(origin, self.origin) + rng.randint(1, 20))
         self.elsewhere = Snapshot(position, settled)
 
-    def taken_up(self, loaded: Snapshot, cut: Cut | None, checkers: Checkers) -> bool:
+    def taken_up(self, loaded: Snapshot, checkers: Checkers) -> bool:
         """A window was loaded; whether it goes on from a position that was set elsewhere. It must,
-        if there is one, as far as the log is kept.
+        if there is one.
         """
         elsewhere, self.elsewhere = self.elsewhere, None
         if elsewhere is None:
             return False
-        if cut is not None:
-            elsewhere = cut_at(elsewhere, cut)
         if loaded != elsewhere:
             raise CheckFailure("PositionSetElsewhere", f"{loaded} instead of {elsewhere}")
         checkers.regressed(elsewhere)

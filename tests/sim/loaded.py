@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dispatcher.core.steps import Snapshot
-from dispatcher.core.stored.cut import Cut
 from dispatcher.store.base import Claimed
 from tests.sim.checkers import CheckFailure
 from tests.sim.filed import settled_of
@@ -15,12 +14,10 @@ if TYPE_CHECKING:
     from tests.sim.window import Window
 
 
-def judge_loaded(
-    window: Window, claimed: Claimed, snapshot: Snapshot, committed: Snapshot, cut: Cut | None
-) -> None:
+def judge_loaded(window: Window, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
     was_set_back, window.set_back = window.set_back, False
     checkers = window.checkers
-    if window.committed.taken_up(snapshot, cut, checkers):
+    if window.committed.taken_up(snapshot, checkers):
         return
     if claimed.snapshot is None:
         checkers.regressed(committed)

@@ -396,8 +396,11 @@ class Window:
         try:
             claimed = gateway.store.claim_now(self.key, "node")
             found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
-            snapshot = found if cut is None else cut_at(found, cut)
             origin = claimed.origin
+            stored = origin if claimed.snapshot is not None else 0
+            if cut is not None and not cut.concerns(max(stored, self.committed.origin)):
+                cut = None
+            snapshot = found if cut is None else cut_at(found, cut)
             if snapshot is not claimed.snapshot:
                 origin = max(claimed.next_origin, self.committed.origin)
                 gateway.store.create_now(self.key, claimed.fence, snapshot, origin=origin)
@@ -407,7 +410,7 @@ class Window:
         self.fence = claimed.fence
         if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
             self.log.lost(lost)  # what was found out is gone with the store, or set back
-        judge_loaded(self, claimed, snapshot, committed, cut)
+        judge_loaded(self, claimed, snapshot, committed)
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
         judge_lost(self, snapshot)

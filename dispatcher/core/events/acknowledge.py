@@ -191,7 +191,8 @@ def _may_renew(
     state: WindowState, session: LeaseHolder | None, first: int, last: int, types: bytes
 ) -> bool:
     """What a lost session left behind goes over to the renewing one. A key is with one session: if
-    more of its records are in flight, they stay with the lost one until its grace is over.
+    more of its records are in flight, or a record's key is not known yet after a reload, they stay
+    with the lost one until its grace is over.
     """
     window = state.window
     for offset in range(first, last + 1):
@@ -199,7 +200,8 @@ def _may_renew(
         lease = window.lease_at(offset)
         if kind == _RENEW and lease is not None and lease.session is not session:
             queue = window.queue_at(offset)
-            if queue is not None and queue.in_flight > 1:
+            alone = state.prefetch == 1 if queue is None else queue.in_flight == 1
+            if not alone:
                 return False
     return True
 

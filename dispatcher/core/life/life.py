@@ -316,7 +316,9 @@ class WindowLife:
         core = self.core
         if core is None or read.start != core.read_position:
             return []
-        if 0 <= core.epoch < read.epoch and read.start < core.known_end:
+        # Of what compaction has taken nothing is to be told apart.
+        first = read.offsets[0] if read.offsets else read.end
+        if 0 <= core.epoch < read.epoch and first < core.known_end:
             return self.diverged(read.start, Cut(read.start, core.epoch), read.now_ms)
         commands: list[Command] = []
         if log_start > core.cursor:
@@ -343,7 +345,7 @@ class WindowLife:
         core = self.core
         if core is None or position != core.read_position:
             return []
-        self._cut = cut
+        self._cut = Cut(cut.end, cut.epoch, self.origin)
         commands: list[Command] = []
         if cut.end < core.known_end:
             commands.append(TailLost(core.known_end, cut.end))

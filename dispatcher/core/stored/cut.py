@@ -21,11 +21,18 @@ from dispatcher.core.steps import LeaseState, Snapshot
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The log is another one from `end` on than the one that was read. `epoch`: no record before
-    that is of a later leader epoch; -1 = not known.
+    that is of a later leader epoch; -1 = not known. `origin`: of the incarnation that has found it.
     """
 
     end: int
     epoch: int
+    origin: int = 0
+
+    def concerns(self, origin: int) -> bool:
+        """A later incarnation does not know the log of before: another node has cut it, or somebody
+        has set its position.
+        """
+        return origin <= self.origin
 
 
 def cut_at(snapshot: Snapshot, cut: Cut) -> Snapshot:

@@ -58,5 +58,6 @@ def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:
         return stored
     both = state_of(Snapshot(cursor, settled, stored.leases, stored.retries)).snapshot()
     leases = [lease for lease in both.leases if lease.offsets]
-    epoch = max(stored.epoch, committed.epoch)
+    known = min(stored.epoch, committed.epoch) >= 0
+    epoch = max(stored.epoch, committed.epoch) if known else -1
     return Snapshot(cursor, settled, leases, both.retries, epoch=epoch)

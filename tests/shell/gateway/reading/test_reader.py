@@ -43,6 +43,7 @@ class Log:
 
     fetches: list[Message] = field(default_factory=list)
     start: int = 0
+    end: int = END
     gate: asyncio.Event | None = None  # fetches wait for it
     asked: int = 0  # fetches
     epochs: list[int] = field(default_factory=list)  # that they named
@@ -64,7 +65,7 @@ class Log:
 
     async def _list_offsets(self, request: ReceivedRequest) -> bytes:
         asked = request.body["Topics"][0]["Partitions"][0]["Timestamp"]
-        row = {"PartitionIndex": 0, "Offset": self.start if asked == EARLIEST else END}
+        row = {"PartitionIndex": 0, "Offset": self.start if asked == EARLIEST else self.end}
         return request.response({"Topics": [{"Name": TOPIC, "Partitions": [row]}]})
 
     async def _fetch(self, request: ReceivedRequest) -> bytes:
@@ -157,6 +158,28 @@ def test_a_log_that_parted_from_the_one_that_was_read() -> None:
     log = Log([parted])
     run(work, log)
     assert log.epochs == [4]
+
+
+@pytest.mark.parametrize("end", [END, 2], ids=["within the log", "behind its end"])
+def test_a_leader_that_does_not_know_the_epoch_is_no_word_on_the_log(
+    end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut off from its cluster, or was elected just now. One that stays so has lost them."""
+
+    async def work(reader: Reader) -> None:
+        async with at_work(reader):
+            read = await read_one(reader, END - 1, 4)
+            assert (read.error, read.offsets) == (0, [END - 1])
+            monkeypatch.setattr("gateway.reading.reader.LEADER_LAGS_MS_MAX", 0)
+            log.fetches += [OUT_OF_RANGE] * 2
+            reader.records.cache.forget_from(COMMITTED, 0)
+            read = await read_one(reader, END - 1, 4)
+        assert read.error == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (read.diverged_at, read.epoch) == ((END, -1) if end == END else (-1, -1))
+
+    log = Log([OUT_OF_RANGE, OUT_OF_RANGE])
+    log.end = end
+    run(work, log)
 
 
 def test_records_of_a_later_epoch_come_from_a_fetch_that_names_the_last_one() -> None:

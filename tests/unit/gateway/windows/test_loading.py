@@ -160,6 +160,25 @@ def test_other_records_that_took_the_offsets_of_lost_ones_are_new(lost: str) -> 
     story(tell, None, *KEYS)
 
 
+def test_a_position_that_was_set_since_is_not_cut() -> None:
+    """Whoever set it knows the log as it is now."""
+
+    async def tell(node: Node) -> None:
+        await worked(node, *range(8))
+        await node.windows.committer.commit()
+        node.store.down = True
+        node.log.refuse(ErrorCode.OFFSET_OUT_OF_RANGE, log_end=3)
+        node.log.elect(3)
+        node.log.records[0] += [b"new-%d" % at for at in range(3, 12)]
+        origin = node.store.origins[node.window().key] + 1
+        node.commits.committed[GROUP, 0] = Committed(9, -1, encode_commit(9, [], origin=origin))
+        node.store.down = False
+        await until(lambda: node.window().dispatcher is not None)
+        assert node.stored[node.window().key] == 9
+
+    story(tell, None, *KEYS)
+
+
 def test_another_leader_that_has_every_record_changes_nothing() -> None:
     async def tell(node: Node) -> None:
         await worked(node, 0, 1, 3)

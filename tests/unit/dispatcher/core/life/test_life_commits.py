@@ -85,9 +85,9 @@ def test_a_log_that_has_lost_its_tail_loads_the_window_without_it() -> None:
         Pause(100),
     ]
     assert play.life.trouble == ""
-    assert play.life.pause_over() == [Load(Cut(3, -1))]
+    assert play.life.pause_over() == [Load(Cut(3, -1, 3))]
     play.life.load_failed(Failure("away"))
-    assert play.life.pause_over() == [Load(Cut(3, -1))], "until it is loaded"
+    assert play.life.pause_over() == [Load(Cut(3, -1, 3))], "until it is loaded"
     play.load(3)
     play.breaks()
     assert play.life.pause_over() == [Load(None)]
@@ -127,20 +127,33 @@ def test_a_later_epoch_before_the_end_is_of_other_records() -> None:
         StopReading(),
         Pause(100),
     ]
-    assert life.pause_over() == [Load(Cut(4, 3))]
+    assert life.pause_over() == [Load(Cut(4, 3, 3))]
+
+
+def test_a_later_epoch_behind_what_compaction_has_taken_is_another_leader() -> None:
+    """A hole has the epoch of the batch behind it."""
+    play = LifePlay()
+    play.life.start()
+    known = Snapshot(2, [(5, 7)], epoch=3)
+    play.does(play.life.loaded(Policy(), known, MEMBERS, NOW_MS, fence=7, origin=3))
+    read = replace(records(8, 10), start=2, epoch=5)
+    play.does(play.life.records_read(read, 0))
+    core = play.life.core
+    assert core is not None
+    assert (core.read_position, core.epoch) == (10, 5)
 
 
 def test_a_leader_that_has_another_log_says_where_they_part() -> None:
     play = LifePlay().up()
     assert play.life.diverged(3, Cut(2, 0), NOW_MS) == [], "an answer to an earlier read"
     assert play.life.diverged(4, Cut(2, 0), NOW_MS)[0] == TailLost(4, 2)
-    assert play.life.pause_over() == [Load(Cut(2, 0))]
+    assert play.life.pause_over() == [Load(Cut(2, 0, 3))]
 
 
 def test_a_leader_that_lacks_an_epoch_and_no_record_is_asked_with_another_one() -> None:
     play = LifePlay().up()
     assert play.life.diverged(4, Cut(4, 0), NOW_MS) == [StopReading(), Pause(100)]
-    assert play.life.pause_over() == [Load(Cut(4, 0))]
+    assert play.life.pause_over() == [Load(Cut(4, 0, 3))]
 
 
 def test_a_log_that_starts_at_the_position_has_nothing_behind_it() -> None:
