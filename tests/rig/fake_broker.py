@@ -84,9 +84,7 @@ class FakeBroker:
         try:
             yield self
         finally:
-            server.close()
-            for _ in range(3):  # what was accepted just now becomes a connection
-                await asyncio.sleep(0)
+            await stop_accepting(server)
             for connection in self.connections:
                 connection.writer.close()
                 with suppress(ConnectionError):
@@ -110,6 +108,15 @@ class FakeBroker:
             connection.ended_by_peer = True
         finally:
             writer.close()
+
+
+async def stop_accepting(server: asyncio.Server) -> None:
+    """What was accepted just now has become a connection then: asyncio makes a task for it, its
+    transport, its protocol and the task that serves it, in a turn each.
+    """
+    server.close()
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def all_versions() -> Versions:

@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from tests.rig.fake_broker import stop_accepting
+
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
 async def listening(serve: Serve) -> AsyncIterator[str]:
     """Its URL. `serve` has each connection; at the end they are all closed."""
-    connections: set[asyncio.Task[object] | None] = set()
+    connections: dict[asyncio.Task[object], asyncio.StreamWriter] = {}
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        connections[task] = writer
         try:
             await serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -27,11 +31,11 @@ async def listening(serve: Serve) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        server.close()
-        left = [opened for opened in connections if opened is not None]
-        for opened in left:
+        await stop_accepting(server)
+        for opened, writer in connections.items():
             opened.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+            writer.transport.abort()  # also those whose client does not read what is left
+        await asyncio.gather(*connections, return_exceptions=True)
         await asyncio.sleep(0)  # closed transports tell their sockets in the next turn
 
 
