@@ -67,6 +67,12 @@ class Log:
         offsets = [offset for offset in range(start, end) if offset in self.stored]
         return offsets, [self.stored[offset] for offset in offsets]
 
+    def next_to(self, start: int, end: int) -> int:
+        """The first record of [start, end), whose batch the cache takes a hole before it to; `start`
+        if there is none.
+        """
+        return min([offset for offset in range(start, end) if offset in self.stored], default=start)
+
     def epoch_at(self, offset: int) -> int:
         return max(epoch for epoch, first in self.epochs if first <= max(offset, self.start))
 

@@ -281,8 +281,9 @@ class Window:
             place = (wish.position, log.start, log.end)
             self._performs("out of range", self.life.out_of_range(*place, now_ms))
             return
-        epoch = log.epoch_at(wish.position)
-        end = min(log.end_of(epoch)[0], wish.position + rng.randint(1, wish.offsets_max))
+        end = wish.position + rng.randint(1, wish.offsets_max)
+        epoch = log.epoch_at(log.next_to(wish.position, end))
+        end = min(log.end_of(epoch)[0], end)
         offsets, keys = log.read(wish.position, end)
         self._on_read(RecordsRead(wish.position, end, offsets, keys, now_ms, log.end, epoch))
 
