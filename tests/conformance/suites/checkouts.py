@@ -198,15 +198,7 @@ def franz_go(program: Path, front: Front, only: Sequence[str]) -> Verdicts:
     }
     if front.ca_file is not None:
         environment["KGO_TEST_TLS"] = f"ca:{front.ca_file}"
-    words = ("-test.v", "-test.timeout=25m", f"-test.run={go_names(only, '.')}")
-    said = ran(
-        [str(program), *words],
-        cwd=program.parent,
-        environment=environment,
-        seconds_max=SUITE_S_MAX,
-        check=False,
-    )
-    return of_go(said, front.directory)
+    return of_go(program, front.directory, only, (), environment)
 
 
 SARAMA_BROKERS, SARAMA_PORT = 5, 29_090  # addresses that are written in its tests
@@ -232,21 +224,12 @@ def sarama(folder: Path, front: Front, only: Sequence[str]) -> Verdicts:
             port = SARAMA_PORT + number
             proxy = {"name": f"kafka{number}", "listen": f"127.0.0.1:{port}"}
             _post(f"http://127.0.0.1:{api}/proxies", {**proxy, "upstream": front.bootstrap})
-        said = ran(
-            [
-                str(folder / "sarama.test"),
-                *("-test.v", "-test.timeout=28m", f"-test.run={go_names(only, 'Test')}"),
-                f"-test.skip={go_names(_SARAMA_WITH_DOCKER, '$^')}",
-            ],
-            cwd=folder,
-            environment={
-                "TOXIPROXY_ADDR": f"http://127.0.0.1:{api}",
-                "KAFKA_VERSION": front.setting.kafka,
-            },
-            seconds_max=SUITE_S_MAX,
-            check=False,
-        )
-    return of_go(said, front.directory)
+        environment = {
+            "TOXIPROXY_ADDR": f"http://127.0.0.1:{api}",
+            "KAFKA_VERSION": front.setting.kafka,
+        }
+        program = folder / "sarama.test"
+        return of_go(program, front.directory, only, _SARAMA_WITH_DOCKER, environment)
 
 
 def go_names(tests: Sequence[str], otherwise: str) -> str:
@@ -260,12 +243,36 @@ def _post(url: str, body: dict[str, str]) -> None:
         assert answer.status == 201, answer.status
 
 
-def of_go(said: str, directory: Path) -> dict[str, str]:
-    """Verdicts in the words of `go test -v`, which are kept in `directory`; its subtests count with
-    their test.
+def of_go(
+    program: Path,
+    directory: Path,
+    only: Sequence[str],
+    never: Sequence[str],
+    environment: dict[str, str],
+) -> dict[str, str]:
+    """Verdicts of the tests that `go test -c` made this program of, in its words, which are kept in
+    `directory`; subtests count with their test. A test that panics ends the program with all that
+    run beside it: the others run then without those that are done.
     """
     log = directory / "go.log"
-    log.write_text(said)
-    names = {"PASS": PASSED, "SKIP": SKIPPED, "FAIL": f"failed: see {log}"}
-    found = re.findall(r"^--- (PASS|SKIP|FAIL): (\S+)", said, re.MULTILINE)
-    return {test: names[word] for word, test in found}
+    log.write_text("")
+    found: dict[str, str] = {}
+    while True:
+        said = ran(
+            [
+                str(program),
+                *("-test.v", "-test.timeout=28m", f"-test.run={go_names(only, 'Test')}"),
+                f"-test.skip={go_names([*never, *found], '$^')}",
+            ],
+            cwd=program.parent,
+            environment=environment,
+            seconds_max=SUITE_S_MAX,
+            check=False,
+        )
+        with log.open("a") as kept:
+            kept.write(said)
+        names = {"PASS": PASSED, "SKIP": SKIPPED, "FAIL": f"failed: see {log}"}
+        told = re.findall(r"^--- (PASS|SKIP|FAIL): (\S+)", said, re.MULTILINE)
+        found |= {test: names[word] for word, test in told}
+        if not told or said.rstrip().endswith(("\nPASS", "\nFAIL")):
+            return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.suites.checkouts import _of_report, go_names, junit, of_go
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
@@ -36,13 +38,26 @@ def test_reports_of_pytest() -> None:
     }
 
 
-def test_reports_of_go(tmp_path: Path) -> None:
-    assert of_go(GO, tmp_path) == {
+# Its second test panics, so the third is without a verdict.
+PANICS = f"""#!/bin/sh
+case "$*" in
+*TestTwo*) printf '=== RUN   TestThree\\n--- SKIP: TestThree (0.00s)\\nPASS\\n' ;;
+*) printf '%s' '{GO}' | sed '/TestThree/d; /^FAIL/d' ; echo 'panic: words' >&2 ; exit 2 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("words", [f"#!/bin/sh\nprintf '%s' '{GO}'\n", PANICS])
+def test_reports_of_go(words: str, tmp_path: Path) -> None:
+    program = tmp_path / "suite.test"
+    program.write_text(words)
+    program.chmod(0o755)
+    assert of_go(program, tmp_path, (), (), {}) == {
         "TestOne": "passed",
         "TestTwo": f"failed: see {tmp_path / 'go.log'}",
         "TestThree": "skipped",
     }
-    assert (tmp_path / "go.log").read_text() == GO
+    assert "client_test.go:7: words" in (tmp_path / "go.log").read_text()
 
 
 def test_go_runs_the_named_tests_and_no_other() -> None:
