@@ -13,9 +13,21 @@ _OF_CONFLUENT = {
     " `share.partition.max.record.locks` allows; Keyway does not",
 }
 EXPLAINED = (
+    Explained(
+        "aiokafka",
+        "*::test_delete_topics",
+        "it asks any of three brokers whether the topic is gone, at once: one that has not heard of"
+        " it yet still names it, with Keyway and without",
+    ),
     *(
         Explained("confluent-kafka-python", f"*::test_*{name}", reason)
         for name, reason in _OF_CONFLUENT.items()
+    ),
+    Explained(
+        "kafka-python",
+        "*::test_alter_replica_log_dirs",
+        "it asks one broker of three for a topic's only replica: two in three times that is on"
+        " another broker, with Keyway and without",
     ),
     Explained(
         "librdkafka",
