@@ -68,7 +68,7 @@ class Log:
         return offsets, [self.stored[offset] for offset in offsets]
 
     def next_to(self, start: int, end: int) -> int:
-        """The first record of [start, end), whose batch the cache takes a hole before it to; `start`
+        """The first record of [start, end): the cache takes a hole before it to its batch. `start`
         if there is none.
         """
         return min([offset for offset in range(start, end) if offset in self.stored], default=start)
