@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import RecordsGone, RecordsLarge, Source, epoch_max_of
+from gateway.core.reading.cache import (
+    RecordsGone,
+    RecordsLarge,
+    RecordsReplaced,
+    Source,
+    epoch_max_of,
+)
 from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
@@ -103,11 +109,13 @@ class DeadLetters:
 
         A record that is no longer in the log counts as durable: there is nothing left to keep.
         None is written to the topic it comes from: the group that rejects it would get it for ever.
+        Raises RecordsReplaced, when all others are written.
         """
         if topic == source.tp.topic:
             self._note(group, topic, len(effect.offsets), OWN_TOPIC)
             return [False] * len(effect.offsets)
         durable: list[bool] = []
+        replaced = False
         while (at := len(durable)) < len(effect.offsets):
             stop = at + DEAD_LETTERS_AT_ONCE
             part = WriteDeadLetters(
@@ -117,16 +125,31 @@ class DeadLetters:
                 effect.members[at:stop],
                 effect.epoch,
             )
-            async with self._parts:
-                if queue is None:
-                    durable += await self._write_part(group, source, topic, part)
-                    continue
-                slot = self._slots.pop()
-                try:
-                    durable += await self._write_to_queue(group, source, queue, part, slot)
-                finally:
-                    self._slots.append(slot)
+            try:
+                durable += await self._write_some(group, source, topic, part, queue)
+            except RecordsReplaced:
+                replaced = True
+                durable += [False] * len(part.offsets)
+        if replaced:
+            raise RecordsReplaced(durable)
         return durable
+
+    async def _write_some(
+        self,
+        group: str,
+        source: Source,
+        topic: str,
+        part: WriteDeadLetters,
+        queue: DeadLetterQueue | None,
+    ) -> list[bool]:
+        async with self._parts:
+            if queue is None:
+                return await self._write_part(group, source, topic, part)
+            slot = self._slots.pop()
+            try:
+                return await self._write_to_queue(group, source, queue, part, slot)
+            finally:
+                self._slots.append(slot)
 
     async def _write_to_queue(
         self, group: str, source: Source, queue: DeadLetterQueue, part: WriteDeadLetters, slot: int

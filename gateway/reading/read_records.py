@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.limits import LONG_STEP_BYTES
-from gateway.core.reading.cache import EPOCH_MAX, BatchCache, Cut, RecordsReplaced, Source
+from gateway.core.reading.cache import EPOCH_MAX, BatchCache, Cut, Source
 from gateway.core.reading.fetch_messages import Damages, Records
 from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.long_bytes import LongBytes
@@ -75,17 +75,13 @@ class ReadRecords:
         ready = self.cache.slices(source, offsets, records_max, bytes_max, epoch_max)
         if ready is not None:
             return ready
-        out = Cut(offsets, records_max, bytes_max)
+        out = Cut(offsets, records_max, bytes_max, epoch_max)
         while (offset := out.next()) is not None:
             piece = self.cache.piece(source, offset)
             if piece is not None:
                 end, batch = piece.end, piece.batch
-                if piece.epoch > epoch_max:
-                    raise RecordsReplaced
             else:
                 end, batch = await self._refetches.piece(source, offset)
-                if batch is not None and batch.leader_epoch > epoch_max:
-                    raise RecordsReplaced
                 if batch is not None and batch.size > LONG_STEP_BYTES:
                     await self._long_turn()
             out.add(end, batch)

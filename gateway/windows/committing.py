@@ -118,6 +118,8 @@ class Committer:
         """Returns the first error; 0 = Kafka has all of them."""
         try:
             states = await self._not_overtaken(group, states)
+            # Another node may have committed those that were handed over meanwhile.
+            states = [one for one in states if self._table.find(one[0].key) is one[0]]
         except UpstreamError as error:
             for window, _ in states:
                 self._failed(window)

@@ -8,7 +8,7 @@ that take time or may fail: reading, dead letters, the log lines. The window's t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, assert_never
 
 import structlog
@@ -329,7 +329,8 @@ class Window:
             self._gave_up(read.start)
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
-        section = self.section
+        section, origin = self.section, self.life.origin
+        durable: Sequence[bool]
         if not section.dead_letter_topic:
             now_ms = self._dependencies.now_ms()
             self.post(DeadLettered(effect.offsets, durable=False, now_ms=now_ms, no_topic=True))
@@ -342,12 +343,16 @@ class Window:
                 effect,
                 section.dead_letter_queue,
             )
-        except RecordsReplaced:
-            self._read_again()
-            return
+        except RecordsReplaced as replaced:
+            durable = replaced.durable
+            core = self.life.core
+            if core is not None and core.read_position >= core.known_end:
+                self._read_again()  # else it comes to where they begin
         except Exception:  # The records stay held and are tried again, as after any failure.
             log.exception("dead_letters_failed", window=repr(self))
             durable = [False] * len(effect.offsets)
+        if origin != self.life.origin:
+            return  # other records may have the offsets now
         now_ms = self._dependencies.now_ms()
         for wanted in (True, False):
             offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]

@@ -182,7 +182,8 @@ class ScriptedLog:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        if any(self.epoch_at(offset, source.tp.partition) > epoch_max for offset in offsets):
+        held = [offset for offset in offsets if offset not in self.gone]
+        if any(self.epoch_at(offset, source.tp.partition) > epoch_max for offset in held):
             raise RecordsReplaced
         if lost := [offset for offset in offsets if offset in self.gone]:
             raise RecordsGone(lost)

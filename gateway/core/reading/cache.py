@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,7 +45,13 @@ class RecordsLarge(Exception):
 
 
 class RecordsReplaced(Exception):
-    """The log has lost these records, and has others at their offsets."""
+    """The log has lost these records, and has others at their offsets. `durable`: which of the dead
+    letters that were to be written are.
+    """
+
+    def __init__(self, durable: Sequence[bool] = ()) -> None:
+        super().__init__("the log has lost some of its records")
+        self.durable = durable
 
 
 class Source(NamedTuple):
@@ -279,11 +285,9 @@ class BatchCache:
             if index < 0:
                 return None
             piece = shelf.pieces[index]
-            if piece.epoch > epoch_max:
-                raise RecordsReplaced
             pieces.append(piece)
             at = bisect_left(offsets, piece.end, at)
-        out = Cut(offsets, records_max, bytes_max)
+        out = Cut(offsets, records_max, bytes_max, epoch_max)
         for piece in pieces:
             out.add(piece.end, piece.batch)
         return out.done()
@@ -370,7 +374,10 @@ class Cut:
     piece at a time, so that the batches of records that lie far apart need not be held at once.
     """
 
-    def __init__(self, offsets: list[int], records_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, offsets: list[int], records_max: int, bytes_max: int, epoch_max: int = EPOCH_MAX
+    ) -> None:
+        self._epoch_max = epoch_max
         self._offsets = offsets
         self._records_max = records_max
         self._bytes_max = bytes_max
@@ -384,12 +391,19 @@ class Cut:
         return self._offsets[self._at] if self._at < len(self._offsets) else None
 
     def add(self, end: int, batch: Batch | None) -> None:
-        """The piece that covers `next` and ends at `end`. Raises RecordsLarge."""
+        """The piece that covers `next` and ends at `end`. Raises RecordsLarge,
+        RecordsReplaced.
+        """
         offsets, first = self._offsets, self._at
         stop = self._at = bisect_left(offsets, end, first)
         wanted = offsets if stop - first == len(offsets) else offsets[first:stop]
         if batch is None:
             self._gone += wanted
+            return
+        if batch.leader_epoch > self._epoch_max:
+            if not set(batch.offsets).isdisjoint(wanted):
+                raise RecordsReplaced
+            self._gone += wanted  # by compaction: a piece begins with the hole before its batch
             return
         try:
             part = select_long(batch, wanted, records_max=self._records_max)

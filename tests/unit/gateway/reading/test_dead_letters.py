@@ -10,12 +10,12 @@ import pytest
 from dispatcher.core.model import MemberId, Reason
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import RecordsGone, Source
+from gateway.core.reading.cache import RecordsGone, RecordsReplaced, Source
 from gateway.core.share.dead_letter_queue import ENABLED, DeadLetterQueue
 from gateway.core.wire.records import Record, build
 from gateway.group_log import GroupLog
 from gateway.reading.dead_letters import DeadLetters
-from gateway.reading.limits import DEAD_LETTER_PARTS_MAX
+from gateway.reading.limits import DEAD_LETTER_PARTS_MAX, DEAD_LETTERS_AT_ONCE
 from gateway.upstream.errors import Unreachable, UpstreamError
 from tests.rig.dead_letter_queue import QUEUE, QueueKafka
 from tests.rig.virtual_time import run, settle
@@ -31,11 +31,14 @@ class Log:
         self.left = left
         self.asked: list[list[int]] = []
         self.failure: UpstreamError | None = None
+        self.replaced: set[int] = set()
 
     async def bytes_for(self, _source: Source, offsets: list[int], *_: int) -> bytes:
         self.asked.append(offsets)
         if self.failure is not None:
             raise self.failure
+        if not self.replaced.isdisjoint(offsets):
+            raise RecordsReplaced
         gone = [offset for offset in offsets if offset not in self.left]
         if gone:
             raise RecordsGone(gone)
@@ -101,6 +104,15 @@ def test_more_letters_than_are_written_at_once(copies: bool) -> None:
     offsets = list(range(1_201))
     assert write(kafka, Log(*offsets), offsets, copies=copies)[0] == [True] * 1_201
     assert [int(offset or b"") for offset, _ in told(kafka)] == offsets
+
+
+def test_others_are_written_beside_one_whose_offset_another_record_has() -> None:
+    offsets = list(range(DEAD_LETTERS_AT_ONCE + 2))
+    log = Log(*offsets)
+    log.replaced = {3}
+    with pytest.raises(RecordsReplaced) as replaced:
+        write(QueueKafka(), log, offsets, copies=True)
+    assert replaced.value.durable == [False] * DEAD_LETTERS_AT_ONCE + [True] * 2
 
 
 def test_writes_that_are_under_way_have_a_connection_each() -> None:

@@ -5,12 +5,15 @@ cluster do while the group has no members here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 import structlog
 
 from dispatcher.core.model import MemberId, SessionId
 from gateway.config.groups import GroupSection
+from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
@@ -49,6 +52,18 @@ async def rest(node: Node, wait_ms: int) -> None:
         wait_ms -= BEAT_MS
 
 
+@dataclass(slots=True)
+class SlowCommits(ScriptedCommits):
+    gate: asyncio.Event | None = None
+
+    async def fetch_some(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
+        if self.gate is not None:
+            await self.gate.wait()
+        return await ScriptedCommits.fetch_some(self, group, partitions)
+
+
 def committed(node: Node) -> Committed:
     return node.commits.committed[GROUP, 0]
 
@@ -79,6 +94,27 @@ def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -
         assert node.windows.committer.failing() == []
 
     story(tell, None, *KEYS)
+
+
+def test_a_window_that_was_handed_over_meanwhile_is_not_committed() -> None:
+    """Kafka is asked first, and takes its time; the next owner has committed then."""
+    commits = SlowCommits()
+
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 2)
+        commits.gate = asyncio.Event()
+        run_under_way = asyncio.ensure_future(node.windows.committer.commit())
+        await settle()
+        window = node.window()
+        node.windows.table.drop(window.key)
+        theirs = commits.committed[GROUP, 0] = Committed(
+            8, 0, encode(8, [], origin=node.store.origins[window.key])
+        )
+        commits.gate.set()
+        await run_under_way
+        assert committed(node) == theirs
+
+    story(tell, None, *KEYS, commits=commits)
 
 
 def test_members_that_come_back_start_at_a_position_that_was_set_meanwhile() -> None:

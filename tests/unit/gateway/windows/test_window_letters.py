@@ -9,7 +9,9 @@ import pytest
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire, MemberId, PoisonPolicy, SessionId
 from dispatcher.core.steps import Notice
+from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
+from gateway.core.reading.cache import RecordsReplaced
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.windows.window import Window
 from tests.rig.node_parts import Node
@@ -42,6 +44,52 @@ DEAD = GroupSection(
     dead_letter_topic="dead",
     isolation_level="read_uncommitted",
 )
+
+
+def test_a_letter_of_a_lost_record_does_not_keep_the_window_from_reading() -> None:
+    """It is due when the window is loaded, before that has read again to where the log parts."""
+
+    async def tell(node: Node) -> None:
+        window, log = node.window(), node.log
+        node.dead_letters.outcomes = [False]
+        await reject_first(window)
+        await settle()
+        log.wishes.clear()  # the node is away
+        log.elect(0)
+        log.records[0] += [b"x", b"y", b"z"]
+        log.serve = lambda: None  # type: ignore[method-assign] # a fetch takes longer than a letter
+        node.dead_letters.outcomes = [RecordsReplaced([False])] * 100
+        window.fail(StoreError("away for a moment"))
+        await asyncio.sleep(20)
+        assert window.dispatcher is not None
+        del log.serve
+        log.serve()
+        await until(lambda: window.ready_for(M1, now_ms()) == 3)
+        assert node.store.windows[window.key].snapshot().retries == []
+        assert len(node.dead_letters.outcomes) > 90, "with back-off"
+
+    story(tell, DEAD)
+
+
+def test_the_answer_of_a_letter_counts_for_the_log_that_it_was_read_from() -> None:
+    async def tell(node: Node) -> None:
+        window, letters = node.window(), node.dead_letters
+        letters.gate, letters.outcomes = asyncio.Event(), [True, False]
+        await reject_first(window)
+        await settle()
+        node.log.elect(0)
+        node.log.records[0] += [b"x"]
+        node.log.serve()
+        await until(lambda: window.ready_for(M1, now_ms()) == 1)
+        await reject_first(window)
+        await settle()
+        letters.gate.set()
+        await settle()
+        assert node.stored[window.key] == 0, "x could not be written"
+        await until(lambda: node.stored[window.key] == 1)
+        assert letters.written == [[0]] * 3
+
+    story(tell, DEAD)
 
 
 @pytest.mark.parametrize("trouble", [False, RuntimeError("a bug")], ids=str)

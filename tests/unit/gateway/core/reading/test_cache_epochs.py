@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.reading.cache import BatchCache, RecordsReplaced, Source
+from gateway.core.reading.cache import BatchCache, RecordsGone, RecordsReplaced, Source
 from gateway.core.wire.records import Batch, Record, build, scan
 
 SOURCE = Source(TopicPartition("t", b"\1" * 16, 0), 1)
@@ -70,6 +70,15 @@ def test_records_of_a_later_epoch_are_not_those_that_were_read() -> None:
     with pytest.raises(RecordsReplaced):
         cache.slices(SOURCE, [1, 2], 9, 999, 0)
     assert cache.slices(SOURCE, [1, 2], 9, 999, 1) is not None
+
+
+def test_what_compaction_took_before_a_record_of_a_later_epoch_is_gone() -> None:
+    """A piece begins with the hole before its batch."""
+    cache = filled((0, 2, 0))
+    cache.add(SOURCE, 2, [batch(4, 6, 1)], 6, 1)
+    with pytest.raises(RecordsGone) as gone:
+        cache.slices(SOURCE, [1, 2, 3], 9, 999, 0)
+    assert gone.value.offsets == [2, 3]
 
 
 @pytest.mark.parametrize(("end", "left"), [(4, 4), (3, 2), (2, 2), (0, 0)])
