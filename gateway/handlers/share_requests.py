@@ -199,8 +199,9 @@ class Acknowledgements:
                 # As Kafka: the partition's other batches do not count either.
                 self._answers[key] = (ErrorCode.INVALID_RECORD_STATE, RENEW_IS_OFF)
             else:
-                up = window.dispatcher is not None
-                self._asked[key] = _Asked(window, acks, window.ask(self._event(acks)), up)
+                up, again = window.dispatcher is not None, key in self.session.in_doubt
+                answered = window.ask(self._event(acks, again=again))
+                self._asked[key] = _Asked(window, acks, answered, up or again)
 
     def _no_window(self) -> AckAnswer:
         broker = self.connection.broker_id
@@ -227,7 +228,11 @@ class Acknowledgements:
                 except WindowUnavailable as unavailable:
                     loop = asyncio.get_running_loop()
                     deadline = deadline or loop.time() + ACKNOWLEDGE_WAIT_S_MAX
-                    self._answers[key] = await self._ask_again(asked, deadline, str(unavailable))
+                    self._answers[key] = await self._ask_again(
+                        key, asked, deadline, str(unavailable)
+                    )
+                else:
+                    session.in_doubt.discard(key)
         finally:
             session.acknowledging -= 1
             if session.of_member.may_send_on():
@@ -235,12 +240,19 @@ class Acknowledgements:
                 self.services.ready.wake(session.group, [session.member_id])
         return self._answers
 
-    async def _ask_again(self, asked: _Asked, deadline: float, reason: str) -> AckAnswer:
+    async def _ask_again(
+        self, key: PartitionKey, asked: _Asked, deadline: float, reason: str
+    ) -> AckAnswer:
+        in_doubt = self.session.in_doubt
+        if asked.handled:
+            in_doubt.add(key)
         try:
             async with asyncio.timeout_at(deadline):
                 await asked.window.loaded()
                 event = self._event(asked.acks, again=asked.handled)
-                return _ack_answer(await asked.window.ask(event))
+                answer = _ack_answer(await asked.window.ask(event))
+                in_doubt.discard(key)
+                return answer
         except (TimeoutError, WindowUnavailable):
             # Kafka's own broker answers the same when its share-state persister is away; the Java
             # client retries it.

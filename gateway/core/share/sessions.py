@@ -83,6 +83,8 @@ class ShareSession:
         self.connection = connection
         self.next_epoch = 1
         self.acknowledging = 0  # requests whose acknowledgements are not answered yet
+        # Whose last acknowledgements may be in the store, though the client is to ask again.
+        self.in_doubt: set[PartitionKey] = set()
         self.partitions: dict[PartitionKey, None] = {}  # in the order they came
         # Where the next fetch starts, so that no partition starves behind the others.
         self.first = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -392,6 +393,25 @@ def test_what_was_not_handled_before_is_asked_for_the_first_time() -> None:
         node.window().fail(FencedError("another node"))
         answer = await client.acknowledge({0: [(0, 0, ACCEPT)]})
         assert row_error(answer) == ErrorCode.INVALID_RECORD_STATE
+
+    story(tell)
+
+
+def test_what_was_in_doubt_is_no_error_when_the_client_asks_again() -> None:
+    """The store has taken it, its answer was lost, and then the store was away for long."""
+
+    async def tell(node: Node, client: Client) -> None:
+        await client.fetch()
+        node.store.gate = asyncio.Event()
+        asked = asyncio.ensure_future(client.acknowledge({0: [(0, 0, ACCEPT)]}))
+        await until(lambda: node.stored[node.window().key] == 1)
+        node.store.down = True
+        node.window().fail(StoreError("no answer"))
+        assert row_error(await asked) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        node.store.down, node.store.gate = False, None
+        await until(lambda: node.window().dispatcher is not None)
+        for told in (ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE):
+            assert row_error(await client.acknowledge({0: [(0, 0, ACCEPT)]})) == told
 
     story(tell)
 
