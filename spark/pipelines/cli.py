@@ -97,6 +97,7 @@ def run(
     from spark.pipelines.run import PipelineRun, RunError
     from spark.session import SETTINGS, kafka_session
     from spark.streaming.faults import cause
+    from spark.streaming.produce import PositionMoved
 
     try:
         pipeline = load_pipeline(file)
@@ -114,7 +115,7 @@ def run(
         _end(error)
     except RunError as error:
         end(str(error))
-    except (PySparkException, KafkaException) as error:
+    except (PySparkException, KafkaException, PositionMoved) as error:
         end(cause(error), Exit.AWAY)
     show(lambda: View(asdict(work.counts), lambda: typer.echo(_told(work.counts))), output)
 

@@ -18,6 +18,8 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf
 from pathlib import Path
 from time import monotonic
 
@@ -43,9 +45,16 @@ from spark.streaming.core.survey import (
 from spark.streaming.epochs import Epochs
 from spark.streaming.faults import cause
 from spark.streaming.kafka import KafkaSide, source_settings
-from spark.streaming.limits import BATCH_LOOK_S, RETRY_S, RETRY_S_MAX, TRIES_MAX
+from spark.streaming.limits import (
+    BATCH_LOOK_S,
+    COMMITTED_AGAIN_AT_ONCE,
+    COMMITTED_AGAIN_S,
+    RETRY_S,
+    RETRY_S_MAX,
+    TRIES_MAX,
+)
 from spark.streaming.orders import RESULT_DDL, Partition, Result, Writing
-from spark.streaming.produce import copying, passed, places_of
+from spark.streaming.produce import PositionMoved, copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
 from spark.transforms.frames import marked
 
@@ -111,13 +120,15 @@ class PipelineRun:
         self._waits = waits
         self._reached: dict[Partition, int] = {}
         self._epochs = Epochs()
+        self._committed_s: dict[Partition, float] = {}
+        self._busy = threading.Lock()  # with a batch, or commits
         self._refused: RunError | None = None
         self._cut = False  # a task has ended before its range, or did not begin
 
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; with `once`, until all records that are there now are done. A
         cluster or registry that is away is tried again; half a minute without progress ends the
-        run. Raises RunError, KafkaException, StreamingQueryException.
+        run. Raises RunError, KafkaException, StreamingQueryException, PositionMoved.
         """
         backoff = Backoff(RETRY_S, RETRY_S_MAX)
         while not self._stop.is_set():
@@ -125,7 +136,7 @@ class PipelineRun:
             try:
                 if self._round(once=once):
                     return
-            except (KafkaException, StreamingQueryException) as error:
+            except (KafkaException, StreamingQueryException, PositionMoved) as error:
                 if self.counts != done:
                     backoff.worked()
                 wait_s = backoff.failed()
@@ -138,6 +149,7 @@ class PipelineRun:
         """One query, from its start to its end. Returns True if everything is done."""
         self._prepare_topics()
         work = self._work()
+        self._commit_again(work, len(work.starts))
         self._cut = False
         with tempfile.TemporaryDirectory(
             prefix="keyway-pipeline-", ignore_cleanup_errors=True
@@ -250,7 +262,8 @@ class PipelineRun:
         )
 
         def batch(rows: DataFrame, number: int) -> None:
-            self._batch(work, batch_ends(checkpoint, number), rows)
+            with self._busy:
+                self._batch(work, batch_ends(checkpoint, number), rows)
 
         stream = records.writeStream.option("checkpointLocation", checkpoint.as_uri())
         writer = stream.foreachBatch(batch)
@@ -278,7 +291,22 @@ class PipelineRun:
             now = self._source.identities([work.topic.name]).get(work.topic.name)
             if now != (work.topic.topic_id, work.topic.partitions):
                 return False
+            self._commit_again(work, COMMITTED_AGAIN_AT_ONCE)
         return True
+
+    def _commit_again(self, work: _Work, places_max: int) -> None:
+        """Commits positions that stand, as `work` was begun and each hour after that. Without this
+        Kafka would forget those of partitions that rest. A batch goes first: its tasks have the
+        transactional ids.
+        """
+        before_s = monotonic() - COMMITTED_AGAIN_S
+        old = (at for at in self._reached if self._committed_s.get(at, -inf) <= before_s)
+        places = list(islice(old, places_max))
+        if places and self._busy.acquire(blocking=False):
+            try:
+                self._account(passed(replace(self._writing(work, {}), again=True), places))
+            finally:
+                self._busy.release()
 
     def _batch(self, work: _Work, ends: Mapping[Partition, int], records: DataFrame) -> None:
         if self._stop.is_set() or self._cut:
@@ -332,6 +360,7 @@ class PipelineRun:
             place = (result["topic"], result["partition"])
             if result["position"] >= 0:
                 self._reached[place] = max(self._reached.get(place, 0), result["position"])
+                self._committed_s[place] = monotonic()
             self.counts.written += result["copied"]
             self.counts.filtered += result["skipped"]
             self.counts.again += result["already"]

@@ -44,6 +44,11 @@ STANDBY_LOOKS_EVERY_S = 10.0  # a process without the lease looks whether anothe
 # Positions of topics that are gone from the source. A cluster that is restored may take days, and a
 # topic that is made anew is known by the old one's id. Kafka keeps positions for a week, too.
 LEFT_KEPT_MS = 7 * 24 * 3_600 * 1_000
+# A pipeline's position is committed again after so long, also of a partition that rests: Kafka
+# forgets it offsets.retention.minutes (a week by default) after its last commit. So many at a time:
+# each is a transaction, and the next batch waits for it.
+COMMITTED_AGAIN_S = 3_600.0
+COMMITTED_AGAIN_AT_ONCE = 20
 LEFT_ASKED_AT_ONCE = 500  # of one query's beginning
 CONFIGS_S = 60.0  # configs of topics are asked for again after this
 # Of one look, to take turns: of topics whose ids and configs are asked for again.

@@ -121,6 +121,7 @@ class Writing:
     # Where transforms route: from names on the target to logical ones. None: no row is routed.
     routed: Translation | None = None
     taking: Mapping[str, Taking] = field(default_factory=dict)  # by topic on the source
+    again: bool = False  # the position is committed also where it stands: Kafka forgets old ones
     task_bytes_max: int = 2**62  # a task that has written more ends before its range
     # Of records that the target refuses: stop, skip, dead_letter; and the topic of the last.
     on_refused: str = "stop"

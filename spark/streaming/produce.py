@@ -219,7 +219,7 @@ class _Task:
         """The range ends where its last record is, or behind that."""
         last = _end_of(transaction.pieces[-1]) if transaction.pieces else self.tally.position
         end = max(last, self.writing.ends.get(self._place, 0))
-        if end <= self.tally.position:
+        if end == self.tally.position and not self.writing.again:
             return
         if not transaction.pieces:
             self.writer.begin()

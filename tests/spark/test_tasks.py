@@ -327,6 +327,21 @@ def test_a_range_without_a_record_moves_the_position(
     assert (result["position"], position(orders)) == (7, 7)
 
 
+def test_a_position_that_stands_is_committed_again(
+    topic: Callable[..., str], writing: Callable[..., Writing]
+) -> None:
+    """Kafka forgets what nobody has committed for a week."""
+    orders = writing(topic(), 0)
+    with positions_of(orders.client, orders.group) as consumer:
+        place = TopicPartition(orders.targets["source"], 0, 7, "an older commit")
+        consumer.commit(offsets=[place], asynchronous=False)
+        for again, metadata in ((False, "an older commit"), (True, "id")):
+            (result,) = produce.passed(replace(orders, again=again), [("source", 0)])
+            assert (result["position"], result["refused"]) == (7, None)
+            (found,) = consumer.committed([place], 30)
+            assert (found.offset, found.metadata) == (7, metadata)
+
+
 def test_a_batch_whose_records_are_all_skipped_writes_nothing_to_the_topic(
     topic: Callable[..., str], writing: Callable[..., Writing]
 ) -> None:

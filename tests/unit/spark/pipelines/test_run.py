@@ -16,7 +16,8 @@ from spark.pipelines import run
 from spark.pipelines.config import load_pipeline
 from spark.pipelines.run import PipelineRun, _Work
 from spark.streaming.core.survey import Topic
-from spark.streaming.orders import Partition, Result
+from spark.streaming.limits import COMMITTED_AGAIN_S
+from spark.streaming.orders import Partition, Result, Writing
 
 FILE = """\
 name: short
@@ -84,6 +85,38 @@ def test_a_task_that_ended_before_its_range_needs_another_query(
 def test_a_batch_whose_tasks_came_to_their_ends_goes_on(pipeline: PipelineRun) -> None:
     pipeline._settle(WORK, ENDS, [result(0, 100), result(1, 100)])
     assert pipeline._watch(cast(StreamingQuery, Query(active=False)), WORK) is True
+
+
+def test_positions_of_partitions_that_rest_are_committed_again(
+    pipeline: PipelineRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka forgot them after a week, and the pipeline began anew, in silence."""
+    now_s, commits = 10.0, list[list[int]]()
+
+    def committed(writing: Writing, places: list[Partition]) -> list[Result]:
+        assert writing.again
+        commits.append([partition for _, partition in places])
+        return [result(partition, 5) for _, partition in places]
+
+    monkeypatch.setattr(run, "passed", committed)
+    monkeypatch.setattr(run, "monotonic", lambda: now_s)
+    pipeline._reached = {("flights", partition): 5 for partition in range(3)}
+    pipeline._commit_again(WORK, 3)
+    assert commits.pop() == [0, 1, 2], "as it begins: it may have been away for long"
+    now_s += COMMITTED_AGAIN_S / 2
+    pipeline._account([result(1, 8)])
+    pipeline._commit_again(WORK, 3)
+    now_s += COMMITTED_AGAIN_S / 2
+    with pipeline._busy:
+        pipeline._commit_again(WORK, 3)
+    assert not commits, "a batch goes first"
+    pipeline._commit_again(WORK, 1)
+    pipeline._commit_again(WORK, 1)
+    pipeline._commit_again(WORK, 1)
+    assert commits == [[0], [2]]
+    now_s += COMMITTED_AGAIN_S / 2
+    pipeline._commit_again(WORK, 3)
+    assert commits[2:] == [[1]]
 
 
 def test_a_batch_that_outlives_its_query_is_waited_for(pipeline: PipelineRun) -> None:
