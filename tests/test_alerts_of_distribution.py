@@ -100,6 +100,14 @@ async def a_link_commits_nothing(watch: Watch) -> None:
     await watch.amiss(1)
 
 
+@STORIES.of("KeywayLinkLeavesRecordsOut")
+async def a_target_refuses_a_record(watch: Watch) -> None:
+    tell = link(watch)
+    await watch.calm()
+    tell(left_out=1)
+    await watch.amiss(1)
+
+
 @STORIES.of("KeywayLinkLostRecords")
 async def retention_beats_a_link(watch: Watch) -> None:
     tell = link(watch)

@@ -470,7 +470,7 @@ class LinkRun:
             }
             self._account(passed(self._writing(plan, behind), behind))
             for place, offset in behind.items():
-                self.report.left_out(place)
+                self.report.left_out(place, offset - 1)
                 starts[place] = offset
             held = {place: at for place, at in held.items() if place not in behind}
         stopped = {name: told(partition, at) for (name, partition), at in held.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
 
+import structlog
+
 from keyway.clusters.core.tree import ClusterName, Distributor
 from keyway.clusters.core.trust import CHECKSUM, Seals
 from keyway.service import wall_ms
@@ -22,6 +24,8 @@ from spark.links.status import (
 from spark.streaming.core.survey import UNKNOWN_EPOCH, Position, Topic
 from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
 from spark.streaming.orders import Partition, Result
+
+log = structlog.get_logger("keyway.links")
 
 
 # Long: one lock guards all that a link tells; each figure has its own way in.
@@ -243,6 +247,9 @@ class LinkReport:
             _reached(row, result["position"], epoch)
             for name in ("copied", "skipped", "repeats", "doubts", "left_out"):
                 setattr(row, name, getattr(row, name) + result[name])
+            if result["left_out"]:
+                place = (result["topic"], result["partition"])
+                self._left_out(row, place, result["left_out"], result["last_left_out"])
             if result["last_timestamp_ms"] >= 0:
                 row.last_timestamp_ms = result["last_timestamp_ms"]
             self.copied_total += result["copied"]
@@ -256,11 +263,24 @@ class LinkReport:
                 self._changed.add(place[0])
                 _reached(self._row(*place), position.offset, position.epoch)
 
-    def left_out(self, place: Partition) -> None:
+    def left_out(self, place: Partition, offset: int) -> None:
         """A record that Spark cannot read."""
         with self._lock:
-            self._row(*place).left_out += 1
+            row = self._row(*place)
+            row.left_out += 1
+            self._left_out(row, place, 1, f"offset {offset}: Spark cannot read its timestamp")
             self._changed.add(place[0])
+
+    def _left_out(self, row: PartitionStatus, place: Partition, count: int, last: str) -> None:
+        row.last_left_out = last
+        log.warning(
+            "records_left_out",
+            link=self.link,
+            topic=place[0],
+            partition=place[1],
+            records=count,
+            last=last,
+        )
 
     def runs(self, topic: str) -> None:
         """A record of the topic was written, or there was none to write."""

@@ -43,6 +43,7 @@ class PartitionStatus:
     repeats: int = 0  # written twice (at_least_once after a crash), by origin
     doubts: int = 0  # copy headers that were not believed
     left_out: int = 0  # refused by the target: skipped, or among the dead letters
+    last_left_out: str = ""  # the offset of the last of these, and the target's words
     gap: int = 0  # records that were deleted before they were copied
     last_timestamp_ms: int = -1
     waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
@@ -62,6 +63,12 @@ class TopicStatus:
     target_id: str = ""  # of the target's topic
     left_ms: int = 0  # since when it is left, or was still there when it was asked for
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
+
+    @property
+    def never_begun(self) -> bool:
+        """It has been stopped since the link knows it."""
+        begun = self.target_id or any(row.position >= 0 for row in self.partitions.values())
+        return self.state == "stopped" and not begun
 
     def as_json(self) -> Json:
         """The same as `asdict`, which takes ten times as long."""

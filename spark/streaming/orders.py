@@ -29,6 +29,7 @@ RESULT_FIELDS = (
     ("last_timestamp_ms", pyarrow.int64()),  # of the last record; -1: none
     ("bytes", pyarrow.int64()),  # as Arrow has them
     ("left_out", pyarrow.int64()),  # refused by the target: skipped, or among the dead letters
+    ("last_left_out", pyarrow.string()),  # its offset and the target's words
     ("refused", pyarrow.string()),  # null, or why the topic stops behind `position`
 )
 Result = dict[str, Any]  # a row of RESULT_FIELDS
@@ -36,7 +37,7 @@ RESULT_SCHEMA = pyarrow.schema(RESULT_FIELDS)
 RESULT_DDL = (
     "topic string, partition int, position bigint, copied bigint, skipped bigint, already bigint,"
     " repeats bigint, doubts bigint, last_timestamp_ms bigint, bytes bigint, left_out bigint,"
-    " refused string"
+    " last_left_out string, refused string"
 )
 # What the target says of a record. Trying again cannot help.
 RECORD_REFUSALS = frozenset(
@@ -141,3 +142,4 @@ class Tally:
     last_timestamp_ms: int = -1
     bytes: int = 0
     left_out: int = 0
+    last_left_out: str = ""

@@ -19,7 +19,7 @@ is before it is committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -239,12 +239,14 @@ class _Task:
         transaction.pieces.clear()
         transaction.bytes = 0
 
-    def _count(self, piece: pyarrow.RecordBatch, left_out: int = 0) -> None:
+    def _count(self, piece: pyarrow.RecordBatch, refused: Mapping[int, KafkaError] = {}) -> None:
         tally = self.tally
         written = piece.num_rows - self._topics(piece).count(None)
         tally.skipped += piece.num_rows - written
-        tally.copied += written - left_out
-        tally.left_out += left_out
+        tally.copied += written - len(refused)
+        tally.left_out += len(refused)
+        if refused:
+            tally.last_left_out = f"offset {max(refused)}: {refused[max(refused)].str()}"
         tally.doubts += sum(listed(piece.column("doubts")))
         tally.last_timestamp_ms = piece.column("timestamp_ms")[-1].as_py()
         tally.bytes += piece.nbytes
@@ -410,7 +412,7 @@ class _Task:
             found = sent_singly(self.writer, self.writing, self._place, rows, refused)
             if not found:
                 self.writer.commit(self.consumer, self._at(_end_of(piece)))
-                self._count(piece, len(refused))
+                self._count(piece, refused)
                 self.tally.position = _end_of(piece)
                 break
             self.writer.close()
@@ -420,6 +422,7 @@ class _Task:
                 stops = self._reason(first, found[first])
                 before = int(piece.column("offset").to_numpy().searchsorted(first))
                 piece = piece.slice(0, before)
+                refused = {offset: error for offset, error in refused.items() if offset < first}
             else:  # a fault of the topic is none of the record that met it
                 refused |= {
                     offset: error

@@ -54,6 +54,7 @@ RESULT: Result = {
     "repeats": 0,
     "doubts": 0,
     "left_out": 0,
+    "last_left_out": "",
     "bytes": 0,
     "last_timestamp_ms": 1,
     "refused": None,

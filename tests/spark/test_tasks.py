@@ -273,6 +273,7 @@ def test_refused_records_are_left_out_and_counted(
     orders = writing(to, 9, on_refused="skip")
     result = done(orders, rows(to, SENT))
     assert (result["refused"], result["copied"], result["left_out"]) == (None, 4, 2)
+    assert result["last_left_out"] == "offset 4: Broker: Message size too large"
     assert (result["position"], position(orders)) == (9, 9)
     assert values(kafka, to) == [b"0", b"1", b"3", b"5"]
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
 
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from spark.links import metrics, reports
@@ -14,6 +15,7 @@ from spark.links.metrics import LinkCollector
 from spark.links.reports import LinkReport
 from spark.links.status import Json, StatusTopic, TopicStatus
 from spark.streaming.core.survey import Position, Topic
+from tests.rig.link_in_memory import RESULT
 from tests.rig.link_status import Kept
 
 C1, C2 = ClusterName("c1"), ClusterName("c2")
@@ -192,6 +194,24 @@ def test_lag_of_a_partition_of_which_no_record_was_copied(monkeypatch: pytest.Mo
     clock += 30_000
     report.publish({("flights", 0): 0}, {}, {("flights", 0): 7})
     assert f"keyway_distribution_lag_seconds{LABELS} 30.0" in exported(report)
+
+
+def test_records_that_are_left_out_have_names() -> None:
+    """They are nowhere on the target, and groups that move there go on behind them."""
+    report = report_with({})
+    why = "offset 7: Broker: Message size too large"
+    with capture_logs() as logged:
+        report.copied({**RESULT, "left_out": 2, "last_left_out": why})
+        report.left_out(("flights", 0), 9)
+        report.copied(RESULT)
+    assert [(line["records"], line["last"]) for line in logged] == [
+        (2, why),
+        (1, "offset 9: Spark cannot read its timestamp"),
+    ]
+    assert {line["event"] for line in logged} == {"records_left_out"}
+    row = report.topics()["flights"].partitions[0]
+    assert (row.left_out, row.last_left_out) == (3, logged[1]["last"])
+    assert f"keyway_distribution_refused_records_total{LABELS} 3.0" in exported(report)
 
 
 def test_a_topic_that_the_link_does_not_follow_any_more() -> None:

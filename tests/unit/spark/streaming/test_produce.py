@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -73,46 +73,74 @@ def test_a_task_uses_the_producers_that_its_worker_keeps(monkeypatch: pytest.Mon
     assert used == [produce.KEPT, produce.KEPT]
 
 
+class Sending:
+    """A task whose target says in turn which records it refuses: neither Kafka nor columns."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *answers: dict[int, KafkaError], rows: int
+    ) -> None:
+        self.known: list[set[int]] = []  # that the policy left out, of each try
+        self.counted: list[set[int]] = []
+        left = iter(answers)
+
+        def sent(*asked: Any) -> dict[int, KafkaError]:
+            self.known.append(set(asked[4]))
+            return next(left)
+
+        def blank(_task: object, piece: pyarrow.RecordBatch) -> Iterable[tuple[()]]:
+            return [()] * piece.num_rows
+
+        def count(_task: object, _piece: object, refused: Mapping[int, KafkaError]) -> None:
+            self.counted.append(set(refused))
+
+        def nothing(*_: object, **__: object) -> None:
+            """It works."""
+
+        writer = SimpleNamespace(begin=nothing, commit=nothing, close=nothing)
+        monkeypatch.setattr(produce, "sent_singly", sent)
+        monkeypatch.setattr(produce._Task, "_rows", blank)
+        monkeypatch.setattr(produce._Task, "_count", count)
+        monkeypatch.setattr(produce._Task, "_new_writer", lambda *_, **__: writer)
+        writing = Writing(
+            group="g",
+            client={},
+            targets={"t": "t"},
+            topic_ids={"t": "id"},
+            expected={},
+            ends={},
+            exactly_once=True,
+            transaction_timeout_ms=60_000,
+            on_refused="skip",
+        )
+        self.task = produce._Task(writing, "t", 0, produce.KEPT)
+        self.task.consumer = cast(Any, None)
+        self.batch = pyarrow.RecordBatch.from_pydict({"offset": list(range(rows))})
+
+
+LARGE, DENIED = (
+    KafkaError(code)
+    for code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+)
+
+
 def test_a_fault_of_the_topic_among_refused_records_stops_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the first answer was looked at: records behind it were skipped for a lost right."""
-    large, denied = (
-        KafkaError(code)
-        for code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    )
-    answers = iter([{1: large, 2: denied}, {2: denied}, {}])
-    left_out: list[set[int]] = []
-
-    def sent(*asked: Any) -> dict[int, KafkaError]:
-        left_out.append(set(asked[4]))
-        return next(answers)
-
-    def rows(_task: object, piece: pyarrow.RecordBatch) -> Iterable[tuple[()]]:
-        return [()] * piece.num_rows
-
-    def nothing(*_: object, **__: object) -> None:
-        """Neither Kafka nor columns."""
-
-    writer = SimpleNamespace(begin=nothing, commit=nothing, close=nothing)
-    monkeypatch.setattr(produce, "sent_singly", sent)
-    monkeypatch.setattr(produce._Task, "_rows", rows)
-    monkeypatch.setattr(produce._Task, "_count", nothing)
-    monkeypatch.setattr(produce._Task, "_new_writer", lambda *_, **__: writer)
-    writing = Writing(
-        group="g",
-        client={},
-        targets={"t": "t"},
-        topic_ids={"t": "id"},
-        expected={},
-        ends={},
-        exactly_once=True,
-        transaction_timeout_ms=60_000,
-        on_refused="skip",
-    )
-    task = produce._Task(writing, "t", 0, produce.KEPT)
-    task.consumer = cast(Any, None)
+    sending = Sending(monkeypatch, {1: LARGE, 2: DENIED}, {2: DENIED}, {}, rows=3)
     with pytest.raises(produce._Refused, match="offset 2"):
-        task._one_by_one(pyarrow.RecordBatch.from_pydict({"offset": [0, 1, 2]}))
-    assert task.tally.position == 2
-    assert left_out == [set(), {1}, {1}]
+        sending.task._one_by_one(sending.batch)
+    assert sending.task.tally.position == 2
+    assert sending.known == [set(), {1}, {1}]
+    assert sending.counted == [{1}]
+
+
+def test_a_refused_record_behind_the_one_that_stops_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not left out: it comes again once the topic goes on."""
+    sending = Sending(monkeypatch, {3: LARGE}, {1: DENIED}, {}, rows=4)
+    with pytest.raises(produce._Refused, match="offset 1"):
+        sending.task._one_by_one(sending.batch)
+    assert sending.task.tally.position == 1
+    assert sending.counted == [set()]
