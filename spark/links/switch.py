@@ -275,9 +275,12 @@ def leave(
         # Kafka forgets the position of a partition that rests. The standing goes by what is marked.
         ids = {name: there[names[name]][0] for name in here if names[name] in there}
         reported = report.positions(link.target, ids)
+        # The link has written to none of these. A position would have the next target get all of
+        # them, also where it has copies already.
+        held = {name for name, topic in report.topics().items() if topic.never_begun}
         begun = {}
         for (name, partition), start in starts.items():
-            if name in ids and partition < there[names[name]][1]:
+            if name in ids.keys() - held and partition < there[names[name]][1]:
                 stood = reported.get((name, partition), Position(start, here[name][0]))
                 begun[names[name], partition] = replace(stood, generation=generation)
         fence(old, link, begun, config.messages.transaction_timeout_ms)

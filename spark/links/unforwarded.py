@@ -4,7 +4,7 @@ by origin in their logs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -298,20 +298,17 @@ def offset_of(message: Message) -> int:
     return offset
 
 
-def messages(
-    consumer: Consumer, place: Partition, first: int, last: int | None = None
-) -> list[Message]:
-    """Committed records from `first` to before `last`, or to the end."""
+def messages(consumer: Consumer, place: Partition, first: int, last: int) -> Iterator[Message]:
+    """Committed records from `first` to before `last`, one after the other: together they may be
+    larger than the memory.
+    """
     low, high = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)
-    end = high if last is None else min(high, last)
-    found: list[Message] = []
+    end = min(high, last)
     if max(first, low) >= end:
-        return found
+        return
     consumer.assign([TopicPartition(*place, max(first, low))])
     for message in to_the_end(consumer):
-        if offset_of(message) >= end:
-            break
-        found.append(message)
-        if offset_of(message) == end - 1:
-            break
-    return found
+        if offset_of(message) < end:
+            yield message
+        if offset_of(message) >= end - 1:
+            return

@@ -216,6 +216,19 @@ def test_what_was_reported_of_another_topic_of_the_old_target_does_not_count(
     assert (found["busy", 0].offset, found["idle", 0].offset) == (COPIED, 0)
 
 
+def test_a_topic_that_the_link_has_never_copied_gets_no_position(sides: dict[str, Side]) -> None:
+    """The target had copies of it from before the level was renamed, so it had stopped. With the
+    position that the fence made, the next target got all of them once more.
+    """
+    status = told()
+    status["topic/a-level-3/idle"] = {"state": "stopped", "reason": "copies", "topic_id": ""}
+    assert switched(sides, status).keys() == {("busy", 0)}
+    status = told()
+    sides[C].committed.clear()
+    status["topic/a-level-3/idle"]["state"] = "stopped"
+    assert switched(sides, status)["idle", 0].offset == COPIED, "it was copied, and stopped later"
+
+
 def test_a_target_whose_groups_have_no_coordinator_is_left(sides: dict[str, Side]) -> None:
     """Two of its three brokers were away: the link copied to neither target."""
     sides[B].half_dead = True
