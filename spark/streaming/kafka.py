@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import starmap
-from threading import Lock
 from typing import TypeVar, cast
 
 from confluent_kafka import (
@@ -62,8 +61,8 @@ class KafkaSide:
         self._admin = AdminClient({**self.settings, "log_level": QUIET})
         # Of each topic that was listed last: a partition without a leader, whose brokers are away.
         self.leaderless: dict[str, int] = {}
-        self._asking: dict[str, Consumer] = {}  # for offsets of logs, by isolation level
-        self._asking_lock = Lock()
+        # Consumers for offsets of logs, by isolation level: as many as ask at the same time.
+        self._asking: dict[str, list[Consumer]] = {COMMITTED: [], UNCOMMITTED: []}
 
     def answers(self) -> bool:
         try:
@@ -231,22 +230,23 @@ class KafkaSide:
         admin client's `list_offsets` takes twenty times the CPU: a future for each partition.
         """
         wanted = list(places)
-        with self._asking_lock:
-            kept = self._asking.pop(isolation, None)
-            if kept is not None:
-                try:
-                    found = _asked(kept, wanted, spec)
-                except KafkaException as error:  # It may know old leaders, or no new partitions.
-                    kept.close()
-                    if error.args[0].code() == KafkaError._TIMED_OUT:
-                        raise
-                else:
-                    self._asking[isolation] = kept
-                    return found
-            settings = {**_ASKING, "isolation.level": isolation}
-            fresh = self._consumer("keyway-log-ends", settings)
-            found = _asked(fresh, wanted, spec)
-            self._asking[isolation] = fresh
+        idle, kept = self._asking[isolation], None
+        with suppress(IndexError):  # A batch does not wait for a look at ten thousand partitions.
+            kept = idle.pop()
+        if kept is not None:
+            try:
+                found = _asked(kept, wanted, spec)
+            except KafkaException as error:  # It may know old leaders, or no new partitions.
+                kept.close()
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    raise
+            else:
+                idle.append(kept)
+                return found
+        settings = {**_ASKING, "isolation.level": isolation}
+        fresh = self._consumer("keyway-log-ends", settings)
+        found = _asked(fresh, wanted, spec)
+        idle.append(fresh)
         return found
 
     def positions(self, group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
