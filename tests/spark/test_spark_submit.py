@@ -59,12 +59,10 @@ def standalone(directory: Path) -> Iterator[str]:
         yield address
 
 
-def package(directory: Path) -> Path:
-    """The zip of `make spark-package`."""
-    path = directory / "keyway-spark.zip"
-    command = [sys.executable, "-m", "zipfile", "-c", str(path), "clusters", "spark"]
-    subprocess.run(command, cwd=REPOSITORY, check=True)
-    return path
+def package() -> Path:
+    command = ["make", "--silent", "spark-package", f"PYTHON={sys.executable}"]
+    made = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    return REPOSITORY / made.stdout.strip()
 
 
 def test_the_job_runs_on_a_cluster(tmp_path: Path) -> None:
@@ -78,7 +76,7 @@ def test_the_job_runs_on_a_cluster(tmp_path: Path) -> None:
         command += ["--driver-java-options", "-Xss8m", "--executor-memory", "600m"]
         command += ["--conf", "spark.driver.host=127.0.0.1"]
         command += ["--conf", f"spark.jars.ivy={IVY}"]
-        command += ["--py-files", str(package(tmp_path)), str(REPOSITORY / "spark" / "job.py")]
+        command += ["--py-files", str(package()), str(REPOSITORY / "spark" / "links" / "job.py")]
         command += [str(pair.path), "--cluster", "c1"]
         log = tmp_path / "submit.log"
         job = start_child(command, log=log, env=ENVIRONMENT, cwd=tmp_path)
