@@ -155,7 +155,7 @@ class GroupOffsets:
         if known is not None or not name:
             return known
         remembered = await self.stored(name)
-        if not remembered and not await self._committed(name, ours_only=True):
+        if not remembered and not await self.committed(name, ours_only=True):
             return None
         log.info("group_remembered", group=name)
         return self.groups.ensure(name)
@@ -178,7 +178,7 @@ class GroupOffsets:
 
     async def _recognise(self, name: str) -> None:
         try:
-            ours = await self._committed(name, ours_only=True)
+            ours = await self.committed(name, ours_only=True)
         except StateUnavailable as away:
             log.info("group_not_recognised", group=name, reason=str(away))
             return
@@ -192,7 +192,7 @@ class GroupOffsets:
     async def positions(self, name: str) -> dict[Partition, Position]:
         """The group's positions, in every partition where it has one. Raises StateUnavailable."""
         ours_only = self.groups.get(name) is None
-        committed = await self._committed(name, ours_only=ours_only)
+        committed = await self.committed(name, ours_only=ours_only)
         found = dict(committed)
         stored = await self.stored(name)
         topics = await self.topics_by_id({key.topic_id for key in stored})
@@ -260,7 +260,7 @@ class GroupOffsets:
         if it does not exist. Raises GroupInUse, GroupUnknown (upstream has one of another kind),
         StateUnavailable.
         """
-        if await self.find(name) is None and await self._committed(name, ours_only=False):
+        if await self.find(name) is None and await self.committed(name, ours_only=False):
             raise GroupUnknown(f"Group {name} is not a share group.")
         keys = {tp: WindowKey(name, topic_id_text(tp.topic_id), tp.partition) for tp in wanted}
         chosen = set(keys.values())
@@ -422,7 +422,7 @@ class GroupOffsets:
             raise StateUnavailable(str(error)) from error
         return counts
 
-    async def _committed(self, name: str, *, ours_only: bool) -> dict[Partition, Position]:
+    async def committed(self, name: str, *, ours_only: bool) -> dict[Partition, Position]:
         with _upstream_answers():
             committed = await self.commits.fetch_all(name)
         found: dict[Partition, Position] = {}

@@ -160,14 +160,15 @@ class Lags:
             if groups.get(name) is None:
                 self._forget_group(name)
         failure: StateUnavailable | None = None
-        for group in groups.all() if stored else ():
-            try:
-                self.oldest.forget(await self._positions.read_store(group.name))
-            except StateUnavailable as error:  # Logs grow meanwhile.
-                failure = error
-                break
-            portions.begin()
-            await portions.give_way()
+        for read in (self._positions.read_store, self._read_commits) if stored else ():
+            for group in groups.all():
+                try:
+                    await read(group.name)
+                except StateUnavailable as error:  # Logs grow meanwhile.
+                    failure = error
+                    break
+                portions.begin()
+                await portions.give_way()
         for name in dict.fromkeys([*self._positions.by_group, *self.offsets.windows.names()]):
             await self._positions.read_memory(name, portions)
         await self._positions.resolve_topics()
@@ -196,7 +197,8 @@ class Lags:
         portions = Portions(self.clock, factor=0)
         failure: StateUnavailable | None = None
         try:
-            self.oldest.forget(await self._positions.read_store(group))
+            await self._positions.read_store(group)
+            await self._read_commits(group)
         except StateUnavailable as error:
             failure = error
         await self._positions.read_memory(group, portions)
@@ -208,6 +210,9 @@ class Lags:
         self._looks[group] += 1
         if failure is not None:
             raise failure
+
+    async def _read_commits(self, group: str) -> None:
+        self.oldest.forget(await self._positions.read_commits(group))
 
     def all(self) -> Iterator[Lag]:
         """All lags as of the last look, by group, topic id and partition. The seconds and the

@@ -21,7 +21,7 @@ from gateway.operations.limits import (
     LAG_REFRESH_S_MAX,
     OLDEST_LOOK_S_MAX,
 )
-from gateway.upstream.errors import Unreachable
+from gateway.upstream.errors import Refused, Unreachable
 from tests.rig.admin_parts import M1, S1, Admin, AdminStore, worked
 from tests.rig.node_parts import GROUP, TOPIC, topology
 from tests.rig.virtual_time import now_ms, run, settle
@@ -120,6 +120,7 @@ def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
         tps = {lag.tp.partition: lag.tp for lag in lags.all()}
         await admin.offsets.set_positions(GROUP, {tps[0]: 2})
         await admin.offsets.forget_windows(GROUP, lambda key: key.partition == 1)
+        del admin.commits.committed[GROUP, 1]
         admin.node.windows.table.drop(admin.key(1))
         await lags.refresh_group(GROUP)
         assert figures(lags) == {0: (2, 6, 4)}
@@ -144,8 +145,70 @@ def test_groups_and_topics_that_are_gone_have_no_lag() -> None:
     story(tell)
 
 
+def stop(admin: Admin) -> None:
+    """No window is in memory any more, and the log goes on."""
+    for window in admin.node.windows.table.all():
+        admin.node.windows.table.drop(window.key)
+    admin.node.log.produce(b"k", b"k", partition=0)
+
+
+def test_a_stopped_group_falls_behind_also_when_the_store_has_lost_its_data() -> None:
+    """Its next window starts where Kafka has it; what is parked is not known, and no 0."""
+
+    async def tell(admin: Admin, lags: Lags) -> None:
+        parked = admin.node.windows.table.parked
+        stop(admin)
+        await lags.refresh(stored=True)
+        assert parked.of(admin.key(0), None) == 0
+        admin.store.flush()
+        for seen in (lags, admin.lags()):  # the second one: a node that was restarted
+            await seen.refresh(stored=True)
+            assert figures(seen) == {0: (4, 8, 3), 1: (0, 0, 0)}
+            assert (await seen.by_group())[GROUP].records == 3
+        assert parked.of(admin.key(0), None) is None
+        await lags.refresh_group(GROUP)
+        assert figures(lags)[0] == (4, 8, 3)
+
+    story(tell)
+
+
+def test_what_neither_the_store_nor_kafka_knows_has_no_lag_any_more() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        stop(admin)
+        await lags.refresh(stored=True)
+        admin.store.flush()
+        admin.commits.failure = Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, "OffsetFetch")
+        await lags.refresh(stored=True)
+        assert figures(lags)[0] == (4, 8, 3), "Kafka did not say that it has no commit"
+        admin.commits.failure = Unreachable("away")
+        with pytest.raises(StateUnavailable):
+            await lags.refresh(stored=True)
+        assert figures(lags)[0] == (4, 8, 3)
+        admin.commits.failure = None
+        admin.commits.answer_ms = int(LAG_REFRESH_S_MAX * 2_000)
+        with pytest.raises(StateUnavailable):
+            await lags.refresh(stored=True)
+        assert figures(lags)[0] == (4, 8, 3)
+        admin.commits.answer_ms = 0
+        admin.commits.committed.clear()
+        await lags.refresh(stored=True)
+        assert figures(lags) == {}
+
+    story(tell)
+
+
+def test_an_unreliable_group_is_known_after_a_restart() -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        stop(admin)
+        await lags.refresh(stored=True)
+        assert figures(lags)[0] == (6, 8, 2), "Kafka has its position"
+        assert admin.node.windows.table.parked.of(admin.key(0), None) == 0
+
+    story(tell, GroupSection(auto_offset_reset="earliest", reliable=False))
+
+
 def test_a_group_of_which_nothing_is_stored() -> None:
-    """Unreliable: where it was seen last, as long as the node knows it."""
+    """Unreliable: where it was seen last and has committed, as long as the node knows it."""
 
     async def tell(admin: Admin, lags: Lags) -> None:
         await lags.refresh(stored=True)
