@@ -365,8 +365,14 @@ async def the_oldest_record_waits(watch: Watch) -> None:
 
 @STORIES.of("KeywayGroupStands")
 async def a_group_stands(watch: Watch) -> None:
+    """In one of its partitions; the others go on."""
     cursor, end, read = 0, 10, 5
-    watch.register(LagCollector(lambda: [Lag("g", PLACE, cursor, end, end - cursor)], list))
+    busy = TopicPartition("orders", b"t" * 16, 4)
+
+    def lags() -> list[Lag]:
+        return [Lag("g", PLACE, cursor, end, end - cursor), Lag("g", busy, end - 1, end, 1)]
+
+    watch.register(LagCollector(lags, list))
 
     async def before() -> None:
         nonlocal cursor, end

@@ -13,7 +13,8 @@ were settled since the last look.
 
 The lag in seconds is the age of the oldest unsettled record (oldest_records.py), by the record's
 own timestamp and the node's clock, at the time of the question. It is 0 where the log has no
-unsettled record, and not known (never 0) where the record's time is not.
+unsettled record, and not known (never 0) where the record's time is not. That of a group is the
+highest that is known, and never 0 while that of some partition is not known.
 """
 
 from __future__ import annotations
@@ -282,7 +283,6 @@ class Lags:
             source = self._positions.source(key, isolation)
             if source is not None:
                 known = self._known(key, position, source)
-                total.partitions += 1
                 total.add(known.records, *self._oldest_ms(key, known, source))
                 total.topics.setdefault(source.tp.topic, TopicSum()).add(known.end, known.records)
         return total

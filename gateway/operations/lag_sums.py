@@ -17,18 +17,21 @@ class PartitionLag(Protocol):
 
 @dataclass(slots=True)
 class GroupLag:
-    """How many records the group is behind, and the age of the oldest. None: not known of any
-    partition.
+    """How many records the group is behind, None: not known of any partition; and the age of the
+    oldest of those whose age is known. It is never 0 while that of some partition is not known.
     """
 
     records: int | None = None
     seconds: float | None = None
+    _some_unknown: bool = field(default=False, repr=False, compare=False)
 
     def add(self, lag: PartitionLag) -> None:
         if lag.records is not None:
             self.records = lag.records + (self.records or 0)
-        if lag.seconds is not None:
-            self.seconds = max(lag.seconds, self.seconds or 0.0)
+        self._some_unknown |= lag.seconds is None
+        self.seconds = max(lag.seconds or 0.0, self.seconds or 0.0)
+        if self._some_unknown:
+            self.seconds = self.seconds or None
 
 
 @dataclass(slots=True)
@@ -56,18 +59,18 @@ class LagSum:
     of: tuple[int, int] | None  # `Lags._as_of`; None: the next look may find others
     partitions: int = 0
     records: int | None = None
-    caught_up: bool = False  # some partition, as far as is known
+    some_unknown: bool = False  # whether a partition has an unsettled record, or since when
     oldest_ms: int | None = None
     topics: dict[str, TopicSum] = field(default_factory=dict)
 
     def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:
         if records is not None:
             self.records = records + (self.records or 0)
-        self.caught_up = self.caught_up or caught_up
+        self.partitions += 1
+        self.some_unknown |= not caught_up and oldest_ms is None
         if oldest_ms is not None:
             self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
 
     def seconds(self, now_ms: int) -> float | None:
-        if self.oldest_ms is not None:
-            return max(0, now_ms - self.oldest_ms) / 1000
-        return 0.0 if self.caught_up else None
+        age = 0.0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms) / 1000
+        return None if not age and (self.some_unknown or not self.partitions) else age

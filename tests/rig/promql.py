@@ -36,7 +36,12 @@ _COMPUTE: dict[str, Callable[[float, float], float]] = {
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b if b else math.nan,
 }
-_AGGREGATE: dict[str, Callable[[list[float]], float]] = {"sum": sum, "max": max, "min": min}
+_AGGREGATE: dict[str, Callable[[list[float]], float]] = {
+    "sum": sum,
+    "max": max,
+    "min": min,
+    "count": len,
+}
 
 
 @dataclass(slots=True)

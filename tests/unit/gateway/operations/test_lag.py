@@ -352,6 +352,28 @@ def test_an_age_that_upstream_does_not_tell_is_not_0() -> None:
     story(tell)
 
 
+def test_the_age_of_a_group_is_not_0_while_that_of_a_partition_is_not_known() -> None:
+    """Partition 1 has caught up. Of partition 0 nobody can read the oldest record."""
+
+    async def tell(admin: Admin, lags: Lags) -> None:
+        admin.times.failure = Unreachable("away")
+        await lags.refresh(stored=True)
+        assert seconds(lags) == {0: None, 1: 0.0}
+        one = GroupLag()
+        for lag in lags.all():
+            one.add(lag)
+        assert one == (await lags.by_group())[GROUP] == GroupLag(1, None)
+        admin.node.log.produce(b"k", partition=1)
+        admin.times.made_ms = now_ms() - 10_000
+        admin.times.cached = {1}
+        first = admin.lags()
+        await first.refresh(stored=True)
+        assert seconds(first) == {0: None, 1: 10.0}
+        assert (await first.by_group())[GROUP].seconds == 10.0, "at least"
+
+    story(tell)
+
+
 def test_a_window_that_moves_on_has_the_age_of_its_next_record_at_once() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         admin.times.made_ms = now_ms() - 10_000
