@@ -147,10 +147,13 @@ class ClientConnection:
         self.abort()
 
     def drain(self) -> None:
-        """Ends as soon as everything asked is answered."""
-        self._draining = True
-        done = self._state.answered_all if self._session_over else self._state.idle
-        if done and not self.sockets.over:
+        """Ends as soon as everything that has begun is answered. What has not begun the client asks
+        again elsewhere; a busy one would never come to an end.
+        """
+        if not self._draining:
+            self._draining = True
+            self._state.hold()
+        if self._state.answered_all and not self.sockets.over:
             self._end()
 
     @property
@@ -389,7 +392,6 @@ class ClientConnection:
             return
         self._log.info("session_ended", reason=why.value, listener=self.listener)
         self._session_over = True
-        self._state.hold()
         asyncio.get_running_loop().call_later(SESSION_END_S, self._end_now)
         self.drain()
 
@@ -405,7 +407,7 @@ class ClientConnection:
             async with self._own.alone() as ask:
                 yield ask
         finally:
-            if not self._session_over:
+            if not self._draining:
                 self._perform(self._state.release(time.monotonic_ns()))
                 self.sockets.balance()
 

@@ -18,6 +18,7 @@ from gateway.listen.limits import UPSTREAM_PATIENCE_S
 from gateway.listen.listeners import CannotListen, listening_socket
 from tests.rig.fake_broker import ReceivedRequest
 from tests.rig.loopback import answers, body_of, rig, run, until, warnings
+from tests.rig.patience import patient_s
 from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -217,6 +218,41 @@ def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
             seen = asyncio.ensure_future(see_it_stop())
         await seen
         assert told == [0], "the node says that it stops before it hangs up on anybody"
+
+    run(main())
+
+
+def test_a_client_that_always_has_requests_under_way_is_answered_and_let_go() -> None:
+    """Nothing that it sends after the stop begins: it was not sent, and may be sent elsewhere."""
+
+    async def main() -> None:
+        begun: list[int] = []
+        answered = 0
+
+        async def slow(asked: ReceivedRequest) -> bytes:
+            begun.append(asked.header.correlation_id)
+            await asyncio.sleep(0.01)
+            return asked.response({})
+
+        with capture_logs() as logs:
+            async with rig(drain_s=patient_s(30)) as gateway:
+                gateway.upstream.on_api(HEARTBEAT, slow)
+                client = await gateway.client()
+                client.writer.write(request(HEARTBEAT) * 5)
+
+                async def produce() -> None:
+                    nonlocal answered
+                    with suppress(asyncio.IncompleteReadError, ConnectionError):
+                        while True:
+                            await client.frame()
+                            answered += 1
+                            client.writer.write(request(HEARTBEAT))
+
+                producing = asyncio.ensure_future(produce())
+                await until(lambda: answered > 10)
+            await producing
+        assert answered == len(begun)
+        assert "stopped_with_unanswered_requests" not in warnings(logs)
 
     run(main())
 
