@@ -243,15 +243,17 @@ class Repartitions:
     # ----------------------------------------------------------------------------------- its record
 
     async def _put(self, record: Repartition, before: Repartition | None) -> None:
-        """Raises NotNow if another process has written one meanwhile; then that one counts."""
+        """Raises NotNow if another process has written one meanwhile; then that one counts. A
+        Redis that came back without the one of `before`, or with an older one, gets the new one.
+        """
         replaced = 0 if before is None else before.version
-        if not await self._table.put(record.topic, replaced, record):
+        while not await self._table.put(record.topic, replaced, record):
             known = (await self._table.load()).get(record.topic)
-            if known is not None:
+            if known is not None and (before is None or not known.is_before(before)):
                 self._apply(known)
                 raise NotNow(f"topic {record.topic!r}: another process has gone on with it")
             log.warning("repartition_lost_in_redis", topic=record.topic)
-            await self._table.put(record.topic, 0, record)
+            replaced = 0 if known is None else known.version
         self._apply(record)
         log.info(
             "repartition",

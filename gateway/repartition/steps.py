@@ -226,5 +226,7 @@ def aborted_before(record: Repartition | None) -> int | None:
 
 
 def begun(record: Repartition, known: Repartition | None, now_ms: int) -> Repartition:
-    """The new record, which takes the place of `known`."""
-    return replace(record, version=1 if known is None else known.version + 1, began_ms=now_ms)
+    """The new record, which takes the place of `known`, and is the later one by any clock."""
+    if known is None:
+        return replace(record, version=1, began_ms=now_ms)
+    return replace(record, version=known.version + 1, began_ms=max(now_ms, known.began_ms + 1))

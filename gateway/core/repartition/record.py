@@ -141,9 +141,8 @@ class Repartition:
         return self.phase in _HOLDING
 
     def is_before(self, other: Repartition) -> bool:
-        """Whether this is an earlier phase of the same repartition."""
-        same = (self.topic_id, self.began_ms) == (other.topic_id, other.began_ms)
-        return same and self.version < other.version
+        """Whether this is an earlier phase, or an earlier repartition of a topic of this name."""
+        return (self.began_ms, self.version) < (other.began_ms, other.version)
 
     def place_of(self, number: int) -> tuple[str, int]:
         """The topic and the partition there of a number below `after`."""
