@@ -1,11 +1,11 @@
-"""Facts of one client connection for operators; nothing is decided by them."""
+"""Facts of one client connection, for operators; limits and repartitions go by who it is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from gateway.core.tls.peer import TlsFacts
-from gateway.core.wire.frames import first_client_id
+from gateway.core.wire.frames import first_client_id, tells_client_id
 
 
 @dataclass(slots=True)
@@ -20,10 +20,18 @@ class ConnectionFacts:
     tls: TlsFacts | None = None  # None: it came to a plain port
     answering: int | None = None  # the API that a handler is answering
 
+    _first: bytes | None = b""  # bytes, until they tell the client id
+
     def received(self, data: bytes) -> bool:
-        """True for the first bytes."""
-        first = not self.bytes_in
-        if first:
-            self.client_id = first_client_id(data)
+        """True for the bytes that tell the client id. A client may write the size of its request,
+        or any part of it, apart.
+        """
         self.bytes_in += len(data)
-        return first
+        if self._first is None:
+            return False
+        self._first += data
+        if not tells_client_id(self._first):
+            return False
+        self.client_id = first_client_id(self._first)
+        self._first = None
+        return True

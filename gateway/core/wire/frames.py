@@ -67,15 +67,21 @@ def parse_request_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, api_version, read_i32_be(frame, 4), client_id, reader.at)
 
 
+def tells_client_id(data: bytes) -> bool:
+    """Whether a connection's first bytes, the size of its first request included, go far enough."""
+    begin = _CLIENT_ID_AT + 2
+    return len(data) >= begin and len(data) - begin >= read_i16_be(data, _CLIENT_ID_AT)
+
+
 def first_client_id(data: bytes) -> str | None:
     """The client id of the request that a connection's first bytes begin with, its size included;
-    None if it has none, or if it is cut off. For people: nothing checks the request.
+    None if it has none, or if it is cut off. Nothing checks the request.
     """
-    if len(data) < _CLIENT_ID_AT + 2:
+    if not tells_client_id(data):
         return None
     size: int = read_i16_be(data, _CLIENT_ID_AT)  # compiled, an i16 would make all below 16 bits
     begin = _CLIENT_ID_AT + 2
-    if size < 0 or len(data) < begin + size:
+    if size < 0:
         return None
     return data[begin : begin + min(size, SHOWN_ID_BYTES_MAX)].decode("utf-8", "replace")
 

@@ -13,6 +13,7 @@ from gateway.core.wire.frames import (
     parse_response_header,
     request_frame,
     response_frame,
+    tells_client_id,
 )
 
 
@@ -109,6 +110,8 @@ def test_the_client_id_of_the_first_bytes_of_a_connection() -> None:
     assert first_client_id(frame + frame) == "orders-1"
     assert first_client_id(request_frame(ApiKey.METADATA, 9, 1, None, b"")) is None
     assert [first_client_id(frame[:size]) for size in range(22)] == [None] * 22, "cut off"
+    assert [tells_client_id(frame[:size]) for size in range(24)] == [False] * 22 + [True] * 2
+    assert tells_client_id(request_frame(ApiKey.METADATA, 9, 1, None, b"")[:14])
     assert first_client_id(b"\x16\x03\x01" + bytes(20)) == "", "TLS: refused soon after"
     shown = first_client_id(request_frame(ApiKey.METADATA, 9, 1, "x" * 30_000, b""))
     assert shown == "x" * 256
