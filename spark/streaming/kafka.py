@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import starmap
+from time import monotonic
 from typing import TypeVar, cast
 
 from confluent_kafka import (
@@ -49,6 +50,8 @@ COMPARED_CONFIGS = (
     *("message.timestamp.type", "max.message.bytes", "compression.type"),
     UNREADABLE,
 )
+# librdkafka looks for a coordinator also where nobody subscribes.
+_NO_CONCERN = (KafkaError.GROUP_AUTHORIZATION_FAILED,)
 _UNSEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -302,16 +305,20 @@ def position_of(committed: TopicPartition) -> Position:
 def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:
     """The assigned places at which the consumer may not begin."""
     refused = set()
+    end_s = monotonic() + ANSWER_S
     while left:
-        message = consumer.poll(ANSWER_S)
+        message = consumer.poll(max(0.0, end_s - monotonic()))
         if message is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         place, error = (str(message.topic()), int(message.partition() or 0)), message.error()
-        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+        code = None if error is None else error.code()
+        if code == KafkaError._AUTO_OFFSET_RESET:
             refused.add(place)
-        elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+        elif code not in (None, KafkaError._PARTITION_EOF, *_NO_CONCERN):
             raise KafkaException(error)
-        left.discard(place)
+        if place in left:
+            left.discard(place)
+            end_s = monotonic() + ANSWER_S
     return refused
 
 

@@ -7,10 +7,11 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from keyway.clusters.config import Cluster
+from spark.streaming.core.survey import Position, Tail
 from spark.streaming.kafka import KafkaSide
 from tests.integration.security.test_rights_of_a_node import allow
 from tests.rig.identified_node import guarded_kafka, kafka_password, kafka_user
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import create_topic, produce
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -35,3 +36,19 @@ def test_a_topic_that_may_be_described_and_not_read() -> None:
         assert codes == {KafkaError.TOPIC_AUTHORIZATION_FAILED}
         assert errors["shown"].str() == "READ is not allowed"
         assert isinstance(side.described(["shown"])["shown"], tuple), "nothing is needed"
+
+
+def test_a_user_without_a_right_on_any_group_finds_a_log_that_was_cut() -> None:
+    """librdkafka asks for a coordinator all the same, and tells that it was refused."""
+    with guarded_kafka() as (cluster, address):
+        produce(cluster.bootstrap_servers, "anna", [(b"key", b"value")])
+        sasl = {"mechanism": "SCRAM-SHA-512"}
+        sasl |= {"username": kafka_user("anna"), "password": kafka_password("anna")}
+        side = KafkaSide(
+            Cluster.model_validate({"name": "c1", "bootstrap_servers": address, "sasl": sasl})
+        )
+        place = ("anna", 0)
+        (tail,) = side.tails([place]).values()
+        for offset, epoch, found in ((1, tail.epoch, set()), (1, tail.epoch + 1, {place})):
+            position = Position(offset, "", epoch=epoch)
+            assert side.cut({place: position}, {place: Tail(1, tail.epoch + 2)}) == found
