@@ -41,6 +41,7 @@ from tests.hostile.on_groups import (
 from tests.hostile.on_limits import LIMITS, tenant_beyond_its_limit
 from tests.hostile.on_logins import (
     logins_that_stop,
+    long_bearer_messages,
     malformed_logins,
     wrong_order,
     wrong_passwords,
@@ -177,6 +178,16 @@ ROWS: dict[str, Row] = {
                     *(login(it, Denial.MALFORMED) for it in ("PLAIN", "SCRAM-SHA-512")),
                     login("OAUTHBEARER", Denial.TOKEN),
                     login("other", Denial.MECHANISM),
+                ),
+            ),
+            logins=True,
+        ),
+        Row(
+            long_bearer_messages,
+            Bars(
+                refusals=(
+                    login("OAUTHBEARER", Denial.MALFORMED),
+                    login("OAUTHBEARER", Denial.TOKEN),
                 ),
             ),
             logins=True,

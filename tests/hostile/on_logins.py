@@ -34,7 +34,6 @@ def wrong_passwords(target: Target, seconds: float) -> str:
 
 def malformed_logins(target: Target, seconds: float) -> str:
     """Messages that are none of their mechanism, as long as they may be, and longer."""
-    longest = BEARER_TOKEN_BYTES_MAX
     tries = [
         shaking(mechanism) + authenticating(token)
         for mechanism, token in (
@@ -45,16 +44,36 @@ def malformed_logins(target: Target, seconds: float) -> str:
             ("SCRAM-SHA-512", b"n,," + b"a=b," * 1_000),
             ("SCRAM-SHA-512", SCRAM_FIRST + b",x=y" * 900 + b","),
             ("SCRAM-SHA-256", b"p=tls-unique,,n=victim,r=n"),
-            ("OAUTHBEARER", b"n,,\x01" + b"a=b\x01" * 10_000),
-            ("OAUTHBEARER", b"n,,\x01" + b"auth=bearer x\x01" * 4_300 + b"!"),
-            ("OAUTHBEARER", b"n,,\x01auth=Bearer " + b"a" * (longest - 100) + b"\x01\x01"),
-            ("OAUTHBEARER", b"n,,\x01auth=Bearer " + b"a.b." * 10_000 + b"\x01\x01"),
+            ("OAUTHBEARER", b"n,,\x01auth=Bearer a.b.c\x01"),
+            ("OAUTHBEARER", b"n,,\x01auth=Bearer a.b.c\x01\x01"),
             ("GSSAPI", b""),
             ("x" * 2_000, b""),
         )
     ]
     count = _attempts(target, seconds, lambda at: tries[at % len(tries)])
     return f"{count} malformed logins, all refused"
+
+
+def long_bearer_messages(target: Target, seconds: float) -> str:
+    """Messages of OAUTHBEARER as long as they may be, of what is dear to read or looks like it."""
+    longest = BEARER_TOKEN_BYTES_MAX - 100
+
+    def filled(head: bytes, part: bytes, end: bytes) -> bytes:
+        message = b"n," + head + part * (longest // len(part)) + end
+        return shaking("OAUTHBEARER") + authenticating(message)
+
+    tries = (
+        filled(b",\x01", b"\x01", b""),
+        filled(b",\x01", b"a=b\x01", b"\x01"),
+        filled(b",\x01", b"auth=bearer x\x01", b"!"),
+        filled(b",\x01auth=Bearer ", b" ", b"\x01\x01"),
+        filled(b",\x01auth=Bearer ", b"a", b"\x01\x01"),
+        filled(b",\x01auth=Bearer ", b"a.b.", b"\x01\x01"),
+        filled(b",\x01auth=Bearer W1tb", b"W1tb", b".a.b\x01\x01"),  # a header of brackets
+        filled(b"a=", b"=2C", b",\x01\x01"),
+    )
+    count = _attempts(target, seconds, lambda at: tries[at % len(tries)])
+    return f"{count} long messages, all refused"
 
 
 def logins_that_stop(target: Target, seconds: float) -> str:

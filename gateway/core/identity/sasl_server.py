@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.identity.credentials import ScramCredential
-from gateway.core.identity.limits import BEARER_TOKEN_BYTES_MAX, CREDENTIAL_MESSAGE_BYTES_MAX
+from gateway.core.identity.limits import (
+    BEARER_PAIRS_MAX,
+    BEARER_TOKEN_BYTES_MAX,
+    CREDENTIAL_MESSAGE_BYTES_MAX,
+)
 
 _NAME: Final = r"((?:[^,=\0]|=2C|=3D)+)"
 _NONCE: Final = r"([!-+\--~]+)"  # printable, no comma
@@ -121,7 +125,10 @@ class BearerLogin:
 
 def bearer_login(message: bytes) -> BearerLogin:
     """Raises BadMessage."""
-    head, *pairs = _text(message, BEARER_TOKEN_BYTES_MAX).split("\x01")
+    text = _text(message, BEARER_TOKEN_BYTES_MAX)
+    if text.count("\x01") > BEARER_PAIRS_MAX + 2:  # behind the head, each pair, and the last
+        raise BadMessage(f"OAUTHBEARER: more than {BEARER_PAIRS_MAX} pairs")
+    head, *pairs = text.split("\x01")
     named = _BEARER_HEAD.fullmatch(head)
     ends = pairs[-2:] == ["", ""] and all(_PAIR.match(pair) for pair in pairs[:-2])
     tokens = [_AUTH.fullmatch(pair) for pair in pairs if pair.startswith("auth=")]

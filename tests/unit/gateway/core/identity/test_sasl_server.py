@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.core.cluster.scram import ScramClient, check_server_final
 from gateway.core.identity.credentials import derived
+from gateway.core.identity.limits import BEARER_PAIRS_MAX
 from gateway.core.identity.sasl_server import (
     BadMessage,
     ScramServer,
@@ -138,18 +139,28 @@ def test_bearer() -> None:
             bearer_login(bad)
 
 
-def test_a_bearer_message_costs_by_its_length_whatever_it_repeats() -> None:
-    def cpu_s(part: bytes) -> float:
-        message = b"n,,\x01" + part * (20_000 // len(part)) + b"!"
+def test_a_bearer_message_has_so_many_pairs_and_no_more() -> None:
+    def message(pairs: int) -> bytes:
+        return b"n,,\x01auth=Bearer abc\x01" + b"a=b\x01" * (pairs - 1) + b"\x01"
+
+    assert bearer_login(message(BEARER_PAIRS_MAX)).token == "abc"
+    with pytest.raises(BadMessage, match="pairs"):
+        bearer_login(message(BEARER_PAIRS_MAX + 1))
+
+
+@pytest.mark.parametrize("pair", [b"a=", b"auth=bearer "])
+def test_a_bearer_message_costs_by_its_length_whatever_it_repeats(pair: bytes) -> None:
+    def cpu_s(pairs: int) -> float:
+        message = b"n,,\x01" + (pair.ljust(600, b"x") + b"\x01") * pairs + b"!\x01"
         began = time.process_time()
-        with pytest.raises(BadMessage):
+        with pytest.raises(BadMessage, match="a bearer token is expected"):
             bearer_login(message)
         return time.process_time() - began
 
-    pairs, tokens = (
-        min(cpu_s(part) for _ in range(5)) for part in (b"a=b\x01", b"auth=bearer x\x01")
+    few, many = (
+        min(cpu_s(pairs) for _ in range(9)) for pairs in (BEARER_PAIRS_MAX // 4, BEARER_PAIRS_MAX)
     )
-    assert tokens < 10 * pairs, f"{tokens / pairs:.0f} times the time of other pairs"
+    assert many < 8 * few, f"{many / few:.0f} times the time for four times the length"
 
 
 @given(
