@@ -50,6 +50,7 @@ def build(
         raise ConfigError(str(unusable)) from unusable
     authoriser = Authoriser(now_ms)
     upstream.cluster.on_topology(server.on_topology)
+    server.topology_doubted = upstream.cluster.request_refresh
     server.on_disconnect(authoriser.connection_lost)
 
     def open_connections() -> int:

@@ -107,6 +107,7 @@ class Server:
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
+        self.topology_doubted: Callable[[], None] = _nothing  # a broker may be elsewhere now
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
@@ -265,10 +266,13 @@ class Server:
                 self.counters.apis.topics.name(topic["Name"], topic["TopicId"])
 
     def _know(self, brokers: tuple[Broker, ...]) -> None:
-        """A response may know a broker before the topology does: it gets its listener now."""
+        """A response may know a broker before the topology does: it gets its listener now. Where a
+        known one is, the topology tells: the response may be of a broker that lags behind.
+        """
         for broker in brokers:
-            if self._brokers.get(broker.id) != broker:
-                self._brokers[broker.id] = broker
+            known = self._brokers.setdefault(broker.id, broker)
+            if known != broker:
+                self.topology_doubted()
         count = len(self._brokers) * self.settings.slots.count
         if not self._stopping and not self.listening.complete(count):
             self.listening.add(self._virtual_brokers())
@@ -287,11 +291,11 @@ class Server:
         loop = asyncio.get_running_loop()
         faults = []
         for host, port in self._upstream_addresses(broker_id):
-            secure = self.settings.upstream_ssl
+            secure = self.settings.upstream_ssl() if self.settings.upstream_ssl else None
             free = asyncio.Semaphore(CONNECTS_AT_ONCE)
             turns = self._connecting.setdefault(Address(host, port), free)
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S), turns:
+                async with turns, asyncio.timeout(CONNECT_TIMEOUT_S):
                     await loop.create_connection(lambda: protocol, host, port, ssl=secure)
             except (OSError, TimeoutError) as error:
                 faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
@@ -412,6 +416,10 @@ class Server:
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def _nothing() -> None:
+    """Nobody follows the topology."""
 
 
 def _certificates(listener: ListenerSettings) -> Certificates[AskedContext]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,5 +67,5 @@ class ServerSettings:
     slots: Slots = ONE_SLOT
     frame_bytes_max: int = FRAME_BYTES_MAX
     drain_s: float = 5.0  # at stop, for requests that are not answered yet
-    upstream_ssl: ssl.SSLContext | None = None
+    upstream_ssl: Callable[[], ssl.SSLContext] | None = None  # as its files are now
     upstream_sasl: bool = False  # it serves only clients that have authenticated

@@ -26,6 +26,7 @@ class Between(asyncio.BufferedProtocol):
         self.client: asyncio.Protocol | None = None  # once the handshake is done
         self._layer = layer
         self._early = early
+        self._comes_early = False  # what is being read
         self._full = False
         self._buffer = memoryview(b"")  # of the read under way
 
@@ -39,14 +40,22 @@ class Between(asyncio.BufferedProtocol):
             self._layer.buffer_updated(len(part))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self.feed()
-        self._buffer = memoryview(self._layer.get_buffer(sizehint))[:TLS_READ_BYTES_MAX]
+        """Feeds nothing: uvloop asks for the buffer in the middle of its read, and a layer that
+        closes the socket there, as it does when the client is gone, takes the process with it.
+        """
+        self._comes_early = len(self._early) > 0
+        buffer = bytearray(TLS_READ_BYTES_MAX) if self._early else self._layer.get_buffer(sizehint)
+        self._buffer = memoryview(buffer)[:TLS_READ_BYTES_MAX]
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.first_byte is None:
             self.first_byte = self._buffer[0]
-        self._layer.buffer_updated(nbytes)
+        if self._comes_early:
+            self._early += bytes(self._buffer[:nbytes])
+            self.feed()
+        else:
+            self._layer.buffer_updated(nbytes)
 
     def eof_received(self) -> bool | None:
         return self._layer.eof_received()

@@ -19,7 +19,7 @@ from gateway.listen.settings import (
     ListenerSettings,
     ServerSettings,
 )
-from gateway.upstream.settings import SaslSettings, TlsSettings, UpstreamSettings
+from gateway.upstream.settings import FreshContext, SaslSettings, TlsSettings, UpstreamSettings
 from keyway.tls.certificates import TlsFiles
 
 
@@ -60,7 +60,7 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
     """Raises ConfigError for TLS files that cannot be read."""
     listen = config.listen
     try:
-        upstream_ssl = None if upstream.tls is None else upstream.tls.context()
+        upstream_ssl = None if upstream.tls is None else FreshContext(upstream.tls)
     except OSError as error:
         what = "a file cannot be read, is no PEM, or its key has another key_password"
         raise ConfigError(f"upstream.tls: {what}: {error}") from error

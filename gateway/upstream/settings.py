@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import structlog
+
 from gateway.core.cluster.slots import ONE_SLOT, Slots
+
+log = structlog.get_logger("keyway.upstream")
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -53,6 +57,36 @@ class TlsSettings:
             # Never None: a key that is encrypted would be asked for at the terminal.
             context.load_cert_chain(self.cert_file, self.key_file, self.key_password or "")
         return context
+
+
+class FreshContext:
+    """The context of TLS as its files are now. Files that cannot be used, as while they are being
+    replaced, leave it as it was.
+    """
+
+    def __init__(self, tls: TlsSettings) -> None:
+        """Raises OSError, as `TlsSettings.context`."""
+        self._tls = tls
+        self._times = self._written()
+        self._context = tls.context()
+        self._unusable = ""  # why the files cannot be used now
+
+    def __call__(self) -> ssl.SSLContext:
+        try:
+            times = self._written()
+            if times != self._times:
+                self._context = self._tls.context()
+                self._times = times
+            self._unusable = ""
+        except OSError as error:
+            if str(error) != self._unusable:
+                self._unusable = str(error)
+                log.warning("upstream_tls_files_unusable", reason=self._unusable)
+        return self._context
+
+    def _written(self) -> list[int]:
+        files = (self._tls.ca_file, self._tls.cert_file, self._tls.key_file)
+        return [file.stat().st_mtime_ns for file in files if file is not None]
 
 
 @dataclass(frozen=True, slots=True)

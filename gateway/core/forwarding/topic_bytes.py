@@ -86,7 +86,9 @@ class TopicBytes:
         topic again within minutes (metadata.max.age.ms, topic.metadata.refresh.interval.ms).
         """
         idle = [
-            topic for topic in self.by_name.values() if not topic.produced and not topic.fetched
+            topic
+            for topic in self.by_name.values()
+            if not (topic.produced or topic.fetched or topic.watched)
         ]
         for traffic in idle:
             del self.by_name[traffic.name.encode()]

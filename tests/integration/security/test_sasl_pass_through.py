@@ -74,7 +74,7 @@ def front(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
         bootstrap_servers=(Address(host, int(port)),),
         listeners=(ANY_PORTS, replace(ANY_PORTS, name="tls", tls=files)),
         drain_s=1.0,
-        upstream_ssl=ssl.create_default_context(cafile=str(secure.certificate)),
+        upstream_ssl=lambda: ssl.create_default_context(cafile=str(secure.certificate)),
     )
     ready, started = threading.Event(), list[str]()
     stop: list[Callable[[], object]] = []

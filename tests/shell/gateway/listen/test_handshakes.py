@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +24,7 @@ from gateway.listen.settings import ListenerSettings
 from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority, Issued
 from tests.rig.loopback import Client, Rig, answers, body_of, rig, run, until
+from tests.rig.patience import patient_s
 from tests.rig.wire_frames import request, response
 
 HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -52,6 +55,14 @@ async def tls_client(
     )
     gateway.clients.append(client)
     return client
+
+
+def test_a_client_that_breaks_off_behind_its_hello_does_not_end_the_node(own: Issued) -> None:
+    """What came before the layer of TLS was there was given to it in the middle of a read."""
+    module = "tests.rig.hasty_tls_clients"
+    command = [sys.executable, "-m", module, str(own.cert_file), str(own.key_file), "300"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patient_s(60))
+    assert ended.returncode == 0, ended.stderr
 
 
 def failures(logs: list[Any]) -> list[str]:

@@ -191,6 +191,22 @@ def test_an_address_that_cannot_be_had_names_its_options(
     run(main())
 
 
+def test_an_answer_that_lags_behind_moves_no_broker() -> None:
+    async def main() -> None:
+        async with rig() as gateway:
+            doubted: list[None] = []
+            gateway.server.topology_doubted = lambda: doubted.append(None)
+            old = {"NodeId": 1, "Host": "old-host", "Port": 9092}
+            gateway.upstream.on_api(METADATA, answers({"Brokers": [old]}))
+            client = await gateway.client()
+            await client.ask(request(METADATA))
+            assert len(doubted) == 1, "the topology is looked up"
+            await (await gateway.client()).ask(request(METADATA))
+        assert len(gateway.upstream.requests) == 2, "where the topology says that it is"
+
+    run(main())
+
+
 def test_stop_waits_for_answers_and_closes_what_is_idle() -> None:
     async def main() -> None:
         asked_for, go_on = asyncio.Event(), asyncio.Event()

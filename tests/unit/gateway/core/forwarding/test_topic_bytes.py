@@ -57,6 +57,14 @@ def test_of_too_many_topics_those_at_rest_are_forgotten() -> None:
     assert list(topics.by_name) == [b"t4"]
 
 
+def test_watched_topics_are_kept_at_rest() -> None:
+    topics = TopicBytes(named_max=2)
+    topics.watch({"orders": b"1" * 16})
+    for number in range(5):
+        topics.name(f"t{number}", bytes([number + 1]) * 16)
+    assert topics.by_name[b"orders"].watched
+
+
 def test_a_topic_that_is_made_again_and_again_is_bounded() -> None:
     topics = TopicBytes(named_max=3)
     for number in range(1, 100):
