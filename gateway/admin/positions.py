@@ -1,6 +1,8 @@
 """REST of positions: `GET /v1/positions?group=`, `POST /v1/positions/seek?group=`.
 
-A seek shows old, new and delta of each partition, and changes nothing unless it says `execute`.
+A seek shows old, new and delta of each partition, and changes nothing unless it says `execute`. One
+with the `shown` of its dry run is refused if the positions are other ones now. A `shift` must have
+it: whoever lost the answer and asks again would shift twice.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from gateway.admin.windows import Partition, partitions_of
 from gateway.operations.errors import GroupInUse
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lags
-from gateway.operations.seek import Move, Seeks, SeekTarget
+from gateway.operations.seek import Move, Seeks, SeekTarget, shown_positions
 
 
 def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
@@ -66,13 +68,17 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         moves = await seeks.plan(group, _target(body), body.topic, body.partitions)
         if not moves:
             raise HTTPException(409, f"group {group!r} has no position that could be moved")
+        shown = shown_positions(moves)
         if body.execute:
+            if body.shown not in (None, shown):
+                raise HTTPException(409, f"the positions of {group!r} are not those shown any more")
             concerns(request, offsets=_shown(moves))
             moves = await seeks.execute(group, moves)
         result = SeekResult(
             group=group,
             executed=body.execute,
             refused=None if body.execute else _refusal(group),
+            shown=shown,
             positions=[_row(move) for move in moves],
         )
         return answered(result)

@@ -132,7 +132,8 @@ class PositionList(OfNodes):
 class SeekBody(Body):
     """`to` names the place; `offset`, `timestamp_ms` (Unix time) and `shift` (records, backwards if
     negative) belong to the one of their name. Without `topic`: all topics the group has positions
-    in; without `partitions`: all of them.
+    in; without `partitions`: all of them. `shown`: of the answer without `execute`; the positions
+    must still be those. A `shift` is not executed without it.
     """
 
     to: Literal["earliest", "latest", "offset", "timestamp", "shift"]
@@ -142,6 +143,7 @@ class SeekBody(Body):
     timestamp_ms: Offset | None = None
     shift: Annotated[StrictInt, Field(gt=-(2**63), lt=2**63)] | None = None
     execute: StrictBool = False
+    shown: Annotated[str, Field(max_length=64)] | None = None
 
     @model_validator(mode="after")
     def _one_place(self) -> SeekBody:
@@ -155,6 +157,8 @@ class SeekBody(Body):
                 )
         if self.partitions is not None and self.topic is None:
             raise ValueError("partitions needs topic")
+        if self.execute and self.to == "shift" and self.shown is None:
+            raise ValueError("execute of a shift needs shown: of the answer without execute")
         return self
 
 
@@ -170,9 +174,12 @@ class SeekRow(Row):
 
 
 class SeekResult(Row):
-    """`executed` false: nothing was changed; `refused` then says why it could not be now."""
+    """`executed` false: nothing was changed; `refused` then says why it could not be now. `shown`
+    stands for the old positions: a SeekBody that has it is refused when they are other ones.
+    """
 
     group: str
     executed: bool
     refused: str | None = None
+    shown: str
     positions: list[SeekRow]

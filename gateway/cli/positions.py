@@ -71,19 +71,28 @@ def group_seek(
         list[int] | None, typer.Option(min=0, help="Only this partition; may be repeated.")
     ] = None,
     execute: ExecuteOption = False,
+    shown: Annotated[
+        str | None,
+        typer.Option(help="As printed without --execute: the positions must still be those shown."),
+    ] = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
     """Move the positions of a group without members. Without --execute it only shows the moves.
 
-    Exit status 1 if the group has members, or if a partition cannot be moved.
+    A --shift is executed with the --shown that it has printed, so that it is never made twice. Exit
+    status 1 if the group has members, or if a partition cannot be moved.
     """
     if partition and topic is None:
         raise typer.BadParameter("--partition needs --topic")
+    place = _place(to, offset, timestamp, shift)
+    if execute and "shift" in place and shown is None:
+        raise typer.BadParameter("--shift --execute needs --shown, as printed without --execute")
     body: dict[str, Any] = {
-        **_place(to, offset, timestamp, shift),
+        **place,
         **({} if topic is None else {"topic": topic}),
         **({"partitions": partition} if partition else {}),
+        **({} if shown is None else {"shown": shown}),
         "execute": execute,
     }
     path = path_with("/v1/positions/seek", group=group)
@@ -100,7 +109,8 @@ def group_seek(
             ],
         )
         if not result.executed and result.refused is None:
-            typer.echo("nothing is done without --execute")
+            needed = f" --shown {result.shown}" if "shift" in place else ""
+            typer.echo(f"nothing is done without --execute{needed}")
     if result.refused is not None:
         end(result.refused)
     failed = sum(position.error is not None for position in result.positions)

@@ -9,6 +9,7 @@ in the store under a new fence, so that nothing stale comes back.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
@@ -172,6 +173,12 @@ class Seeks:
                 code, offset = answers.get((topic.name, partition), (ErrorCode.NONE, -1))
                 found[partition] = offset if code == 0 else error_name(code)
         return found
+
+
+def shown_positions(moves: Iterable[Move]) -> str:
+    """A digest of the positions that a plan shows. Another one: somebody has moved them since."""
+    text = "".join(f"{move.topic} {move.partition} {move.old}\n" for move in moves)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _gone(topic: str, positions: Iterable[Partition]) -> list[Move]:

@@ -15,7 +15,7 @@ SEEK = "/v1/positions/seek?group=g"
 
 
 def sought(*rows_: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"group": "g", "executed": False, "positions": list(rows_), **more}
+    return {"group": "g", "executed": False, "shown": "abc", "positions": list(rows_), **more}
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,6 @@ def sought(*rows_: dict[str, Any], **more: Any) -> dict[str, Any]:
         (["--to", "earliest"], {"to": "earliest"}),
         (["--to", "offset", "--offset", "4"], {"to": "offset", "offset": 4}),
         (["--offset", "4", "--topic", "orders"], {"to": "offset", "offset": 4, "topic": "orders"}),
-        (["--shift", "-5"], {"to": "shift", "shift": -5}),
         (["--timestamp", "17"], {"to": "timestamp", "timestamp_ms": 17}),
         (
             ["--timestamp", "1970-01-01T00:01:00.5"],
@@ -51,6 +50,21 @@ def test_a_seek_shows_the_moves_first(options: list[str], body: dict[str, Any]) 
         )
         assert (code, json.loads(out)["executed"]) == (0, True)
     assert rest.bodies == [{**body, "execute": False}, {**body, "execute": True}]
+
+
+def test_a_shift_is_made_with_the_positions_that_were_shown() -> None:
+    with stand_in({SEEK: [sought(MOVED), sought(MOVED, executed=True)]}) as rest:
+        command = ("group", "seek", "g", "--shift", "-5", "--admin", rest.address)
+        code, out, _ = keyway(*command)
+        assert out.endswith("nothing is done without --execute --shown abc\n")
+        code, _, err = keyway(*command, "--execute")
+        assert (code, "needs --shown" in err) == (2, True)
+        assert keyway(*command, "--execute", "--shown", "abc")[0] == 0
+    shift = {"to": "shift", "shift": -5}
+    assert rest.bodies == [
+        {**shift, "execute": False},
+        {**shift, "shown": "abc", "execute": True},
+    ]
 
 
 def test_a_seek_that_fails_has_exit_status_1() -> None:

@@ -60,6 +60,7 @@ def test_a_seek_is_shown_refused_and_made() -> None:
             "group": GROUP,
             "executed": True,
             "refused": None,
+            "shown": shown["shown"],
             "positions": moves,
         }
         (line,) = [line for line in lines if line["event"] == "audit"]
@@ -67,6 +68,23 @@ def test_a_seek_is_shown_refused_and_made() -> None:
         assert line["offsets"] == f"{TOPIC}-0: 0 to 4, {TOPIC}-1: 0 to 0"
         (first, _) = await rows(client, f"/v1/positions?group={GROUP}", "positions")
         assert (first["cursor"], first["lag"]) == (4, 0)
+
+    story(tell)
+
+
+def test_a_shift_whose_answer_was_lost_is_not_made_twice() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        admin.node.beat("m1", -1)
+        await settle()
+        body = {"to": "shift", "shift": 2, "topic": TOPIC, "partitions": [0]}
+        shown = (await client.post(SEEK, json=body)).json()
+        execute = {**body, "execute": True, "shown": shown["shown"]}
+        (move,) = (await client.post(SEEK, json=execute)).json()["positions"]
+        assert (move["old"], move["new"]) == (0, 2)
+        again = await client.post(SEEK, json=execute)
+        assert (again.status_code, "not those shown" in again.json()["title"]) == (409, True)
+        (first, _) = await rows(client, f"/v1/positions?group={GROUP}", "positions")
+        assert first["cursor"] == 2
 
     story(tell)
 
@@ -84,6 +102,7 @@ def test_a_seek_is_shown_refused_and_made() -> None:
         ({"to": "latest", "partitions": [0]}, "partitions needs topic"),
         ({"to": "latest", "topic": TOPIC, "partitions": []}, "partitions"),
         ({"to": "latest", "execute": "yes"}, "execute"),
+        ({"to": "shift", "shift": 1, "execute": True}, "needs shown"),
         ({"to": "latest", "more": 1}, "more: unknown field"),
     ],
 )

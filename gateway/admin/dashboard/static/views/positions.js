@@ -99,7 +99,7 @@ async function preview(app, group, choice, event) {
         refused && h("p", { class: "problem", role: "alert" }, refused),
         moveTable(shown.positions),
       ],
-      act: refused ? null : () => move(path, body),
+      act: refused ? null : () => move(path, { ...body, shown: shown.shown }),
       done: app.refresh,
     });
   } catch (problem) {
