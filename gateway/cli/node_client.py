@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +82,8 @@ def ask_all(
             break
         answer = ask(admin, path_with(path, **given, after=after), model)
         raw[field] += answer.raw[field]
+        if "unanswered" in answer.raw:
+            raw["unanswered"] = answer.raw["unanswered"]
         rows += getattr(answer.row, field)
     raw.pop("next", None)
     raw[field] = raw[field][:first]
@@ -203,6 +205,15 @@ def ask(
         end(f"no node answers at {admin}: {reason}", Exit.AWAY)
     no_token = response.status_code == 401 and "authorization" not in response.request.headers
     end(_title(response) + (f" (--token-file or {TOKEN_VARIABLE})" if no_token else ""))
+
+
+def end_if_unanswered(raw: Mapping[str, Any]) -> None:
+    """Ends the command with status 1 if a node is missing in the answer, for commands that are to
+    decide about the records of all nodes.
+    """
+    if raw.get("unanswered"):
+        names = ", ".join(str(silent["node"]) for silent in raw["unanswered"])
+        end(f"not all nodes have answered: what {names} has is left out")
 
 
 def _tell_unanswered(raw: object) -> None:

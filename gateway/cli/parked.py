@@ -6,14 +6,14 @@ import json
 from base64 import b64decode
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
 from gateway.admin.rows import ALL, HeaderRow, ParkedList, ParkedRecordRow, Released, ValueRow
 from gateway.cli.keys import shown_key
-from gateway.cli.node_client import ask, ask_all
+from gateway.cli.node_client import ask, ask_all, end_if_unanswered
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -208,15 +208,16 @@ def group_release(
     if output != "table":
         rows = [row.model_dump(mode="json") for row in chosen]
         print_data({"dry_run": True, "action": action.value, "parked": rows}, output)
-        return
-    _print_parked(chosen)
-    typer.echo(
-        f"{action.value}: {counted(len(chosen), 'record')}; nothing is done without --execute"
-    )
+    else:
+        _print_parked(chosen)
+        typer.echo(
+            f"{action.value}: {counted(len(chosen), 'record')}; nothing is done without --execute"
+        )
+    end_if_unanswered(shown.raw)
 
 
-def _print_released(raw: object, released: Released, output: str) -> None:
-    """Ends with status 1 if some partitions failed."""
+def _print_released(raw: dict[str, Any], released: Released, output: str) -> None:
+    """Ends with status 1 if some partitions failed, or a node did not answer."""
     failed = [partition for partition in released.partitions if partition.failed is not None]
     if output != "table":
         print_data(raw, output)
@@ -232,3 +233,4 @@ def _print_released(raw: object, released: Released, output: str) -> None:
         first = failed[0]
         more = f" (and {counted(len(failed) - 1, 'more partition')})" if failed[1:] else ""
         end(f"{first.topic}-{first.partition} was left as it is: {first.failed}{more}")
+    end_if_unanswered(raw)

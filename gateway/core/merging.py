@@ -129,8 +129,11 @@ def named_keys(answers: Sequence[Mapping[str, Any]], limit: int) -> Row:
 
 
 def released(answers: Sequence[Mapping[str, Any]]) -> Row:
-    partitions = [row for answer in answers for row in answer["partitions"]]
-    partitions.sort(key=lambda row: (row["topic"], row["partition"]))
+    """Several nodes may tell that a partition is nowhere, and one that it had it by then."""
+    found = [row for answer in answers for row in answer["partitions"]]
+    found.sort(key=lambda row: row.get("failed") is None)
+    by_place = {(row["topic"], row["partition"]): row for row in found}
+    partitions = [by_place[place] for place in sorted(by_place)]
     return {
         **answers[0],
         "records": sum(answer["records"] for answer in answers),

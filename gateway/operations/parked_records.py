@@ -17,7 +17,9 @@ import structlog
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.reports.stats import ParkedRecord
 from dispatcher.core.routing.glob import matches
+from dispatcher.store.base import WindowKey
 from gateway.core.reading.cache import RecordsGone, Source
+from gateway.core.routing.ownership import Standing
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import RecordStart, read_records
 from gateway.operations.errors import (
@@ -69,7 +71,9 @@ class Choice:
     key: bytes | None = None
 
     def in_window(self, window: Window) -> bool:
-        topic, partition = _place(window)
+        return self.at(*_place(window))
+
+    def at(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
@@ -116,7 +120,8 @@ class ParkedRecords:
         offset. Raises GroupUnknown, StateUnavailable.
         """
         rows: list[ParkedRow] = []
-        for window in sorted(await self._windows(group), key=_place):
+        windows, _ = await self._windows(group)
+        for window in sorted(windows, key=_place):
             place = _place(window)
             if not choice.in_window(window) or place < after[:2] or len(rows) >= rows_max:
                 continue
@@ -184,13 +189,16 @@ class ParkedRecords:
 
     async def release(self, group: str, choice: Choice, verb: OperatorVerb) -> list[Decided]:
         """Decides over the chosen records, partition by partition: all of a partition's or none.
-        Returns once the decisions are stored. A partition that fails does not hold up the others.
+        Returns once the decisions are stored. A partition that fails does not hold up the others;
+        one with parked records that no node can have now fails.
 
         Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation; StateUnavailable if no
         partition could be decided about.
         """
-        windows = [known for known in await self._windows(group) if choice.in_window(known)]
-        if not windows and choice.partition is not None:
+        all_windows, nowhere = await self._windows(group)
+        windows = [known for known in all_windows if choice.in_window(known)]
+        nowhere = {key: topic for key, topic in nowhere.items() if choice.at(topic, key.partition)}
+        if not windows and not nowhere and choice.partition is not None:
             raise PartitionUnknown(f"group {group!r} has nothing of {_named(choice)}")
         decided: list[Decided] = []
         for window in sorted(windows, key=_place):
@@ -200,6 +208,10 @@ class ParkedRecords:
                     decided.append(Decided(topic, partition, offsets))
             except StateUnavailable as away:
                 decided.append(Decided(topic, partition, [], str(away)))
+        for key, count in (await self.offsets.counts(nowhere, ())).items():
+            if count is not None and count.parked:
+                why = "it moves to another node, or has no leader"
+                decided.append(Decided(nowhere[key], key.partition, [], why))
         if not decided:
             raise NotParked(f"{_named(choice)}: {_nothing(choice)}")
         if all(decision.failed for decision in decided):
@@ -265,19 +277,26 @@ class ParkedRecords:
             log.info("parked_keys_not_read", window=repr(window), reason=str(error))
         return keys
 
-    async def _windows(self, group: str) -> list[Window]:
-        """All windows of the group, loaded or being loaded. Raises GroupUnknown,
+    async def _windows(self, group: str) -> tuple[list[Window], dict[WindowKey, str]]:
+        """All windows of the group that this node has, loaded or being loaded; and the topics of
+        those that neither this node nor another one can have now. Raises GroupUnknown,
         StateUnavailable.
         """
         await self.offsets.require(group)
         windows = self.offsets.windows
         stored = await self.offsets.stored(group)
         topics = await self.offsets.topics_by_id({key.topic_id for key in stored})
+        owners = windows.dependencies.owners
+        nowhere: dict[WindowKey, str] = {}
         for key in sorted(stored):
             topic = topics.get(key.topic_id)
             if topic is not None and key.partition in topic.partitions:
                 windows.open(group, topic, key.partition)
-        return windows.of_group(group)
+                leader = topic.partitions[key.partition].virtual_leader
+                elsewhere = owners.standing(leader) is Standing.ELSEWHERE
+                if windows.find(key) is None and not (elsewhere and leader in owners.endpoints()):
+                    nowhere[key] = topic.name
+        return windows.of_group(group), nowhere
 
 
 def _place(window: Window) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from dispatcher.core.model import (
 )
 from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
+from gateway.core.routing.ownership import Standing
 from gateway.operations.errors import (
     GroupUnknown,
     InvalidOperation,
@@ -224,6 +225,32 @@ def test_a_partition_that_is_away_does_not_hold_up_the_others() -> None:
             assert "is not loaded" in str(gone.failed)
             assert (done.partition, done.offsets, done.failed) == (1, [0], None)
             admin.store.create_failures.clear()
+
+    run(work())
+
+
+def test_parked_records_that_no_node_has_now_are_not_left_out_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin)
+            for window in admin.node.windows.table.all():
+                admin.node.windows.table.drop(window.key)
+
+            async def refused() -> str:
+                with pytest.raises((NotParked, StateUnavailable)) as raised:
+                    await records.release(GROUP, EVERYTHING, OperatorVerb.SKIP)
+                return str(raised.value)
+
+            standing = Standing.HANDING_OVER
+            monkeypatch.setattr(admin.node.owners, "standing", lambda _: standing)
+            assert await refused() == "it moves to another node, or has no leader"
+            standing = Standing.ELSEWHERE
+            assert await refused() == "it moves to another node, or has no leader"
+            monkeypatch.setattr(admin.node.owners, "endpoints", lambda: {1: {}})
+            assert await refused() == "the group: nothing is parked", "another node has it"
 
     run(work())
 
