@@ -52,6 +52,7 @@ _EVERYWHERE: Final = {
     ("GET", "/v1/groups/{group}"),
     ("GET", "/v1/keys"),
     ("GET", "/v1/history"),
+    ("POST", "/v1/filters/preview"),
     ("POST", "/v1/parked/release"),
     ("GET", "/v1/parked/value"),
     ("POST", "/v1/unreadable/skip"),
@@ -204,6 +205,8 @@ def _merged(operation: Operation, request: Request, answers: Answers) -> Row:
         if {"key", "key_base64", "key_hash"} & set(request.query_params):
             return merging.named_keys(answers, _limit(request, KEYS_MAX))
         return merging.hot_keys(answers, _limit(request, HOT_KEYS_SHOWN))
+    if path == "/v1/filters/preview":
+        return merging.filter_effects(answers)
     if path == "/v1/parked/release":
         return merging.released(answers)
     return dict(answers[0])  # of the one node that has the record

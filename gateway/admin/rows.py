@@ -372,8 +372,8 @@ class MovedKeys(Row):
     dropped: int
 
 
-class FilterPreview(Row):
-    """The effect of other rules."""
+class FilterPreview(OfNodes):
+    """The effect of other rules, on the keys with unsettled records in memory, of all nodes."""
 
     group: str
     members: list[MemberGlobs]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.admin.rows import FilterPreview, KeyFilterRules
-from gateway.cli.node_client import Answer, ask, path_with
+from gateway.cli.node_client import Answer, ask, end_if_unanswered, path_with
 from gateway.cli.options import (
     DEFAULT_ADMIN,
     AdminOption,
@@ -130,6 +130,7 @@ def _print_change(
     if output != "table":
         change = {"dry_run": True, "now": now.raw, "rules": rules, "effect": effect.raw}
         print_data(change, output)
+        end_if_unanswered(effect.raw)
         return
     _print_rules(now, output)
     every = "every key"
@@ -150,5 +151,11 @@ def _print_change(
             f"of {counted(keys.known, 'key')} with unsettled records {keys.moved} would change"
             f" hands, {keys.dropped} would have no owner: their records count as settled"
         )
+    else:
+        typer.echo(
+            "no unsettled record is in memory: if the group has some, it cannot be told which of"
+            " them would have no owner and count as settled"
+        )
     instead = "the rules of keyway.yaml" if rules is None else counted(len(rules), "rule")
     typer.echo(f"would be replaced by {instead}; nothing is done without --execute")
+    end_if_unanswered(effect.raw)

@@ -141,6 +141,12 @@ def released(answers: Sequence[Mapping[str, Any]]) -> Row:
     }
 
 
+def filter_effects(answers: Sequence[Mapping[str, Any]]) -> Row:
+    """Each node knows all members, and the keys of its own windows."""
+    counts = [answer["keys"] for answer in answers]
+    return {**answers[0], "keys": {name: sum(row[name] for row in counts) for name in counts[0]}}
+
+
 _KEYS: Final = Pages("keys", ("topic", "partition", "first_offset"), first)
 
 

@@ -114,5 +114,20 @@ def test_what_was_released_is_told_by_partition() -> None:
     assert [row["partition"] for row in found["partitions"]] == [0, 1]
 
 
+def test_a_partition_that_one_node_has_decided_about_has_not_failed() -> None:
+    failed = {"topic": "t", "partition": 0, "failed": "it moves"}
+    done = {"topic": "t", "partition": 0, "failed": None}
+    for rows in ([failed, done], [done, failed], [failed, done, failed]):
+        found = merging.released([{"records": 1, "partitions": [row]} for row in rows])
+        assert found["partitions"] == [done]
+    assert merging.released([{"records": 0, "partitions": [failed]}] * 2)["partitions"] == [failed]
+
+
+def test_the_effect_of_filters_is_that_on_the_keys_of_all_nodes() -> None:
+    one = {"group": "g", "members": ["m"], "keys": {"known": 0, "moved": 0, "dropped": 0}}
+    other = one | {"keys": {"known": 5, "moved": 3, "dropped": 2}}
+    assert merging.filter_effects([one, other]) == other
+
+
 def test_a_place_with_a_dash_in_its_topic() -> None:
     assert RECORDS.place_of("eu-orders-3-17") == ("eu-orders", 3, 17)
