@@ -115,6 +115,54 @@ def test_texts_of_rules_use_labels_that_the_result_has(alert: str) -> None:
     assert rule["annotations"].keys() == {"summary", "description"}
 
 
+def summed_up(expr: Any) -> Iterator[str]:
+    """The metrics that a `sum` adds up as they are."""
+    match expr:
+        case promql.AggregateExpr() if str(expr.op) == "sum":
+            yield from added(expr.expr)
+        case promql.ParenExpr() | promql.AggregateExpr():
+            yield from summed_up(expr.expr)
+        case promql.Call():
+            for argument in expr.args:
+                yield from summed_up(argument)
+        case promql.BinaryExpr():
+            yield from summed_up(expr.lhs)
+            yield from summed_up(expr.rhs)
+        case _:
+            pass  # a metric that nobody adds up, or a number
+
+
+def added(expr: Any) -> Iterator[str]:
+    match expr:
+        case promql.VectorSelector():
+            yield str(expr.name)
+        case promql.MatrixSelector():
+            yield str(expr.vector_selector.name)
+        case promql.ParenExpr():
+            yield from added(expr.expr)
+        case promql.Call():
+            for argument in expr.args:
+                yield from added(argument)
+        case promql.BinaryExpr():
+            yield from added(expr.lhs)
+            yield from added(expr.rhs)
+        case _:
+            yield from summed_up(expr)
+
+
+def test_what_every_node_tells_of_all_groups_is_not_counted_once_a_node() -> None:
+    expressions = [rule.expression for rule in RULES.values()]
+    expressions += [expression for _, expression, _ in targets()]
+    names = {
+        name
+        for expression in expressions
+        for name in summed_up(promql.parse(in_grafana(expression)))
+    }
+    assert "keyway_group_records_total" in names
+    told_by_all = ("kafka_consumergroup_", "kafka_partition_", "keyway_window_records")
+    assert not [name for name in names if name.startswith(told_by_all)]
+
+
 def targets() -> Iterator[tuple[str, str, str]]:
     for panel in PANELS:
         for target in panel["targets"]:
