@@ -72,7 +72,9 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         now_ms,
         holds := Holds(),
     )
-    acts = operations.build(config, cluster.room, groups.room, reader.room, window.room, now_ms)
+    acts = operations.build(
+        config, cluster.room, groups.room, reader.room, window.room, nodes.room.topics, now_ms
+    )
     growth = repartition.build(
         config,
         cluster.room,
@@ -89,9 +91,8 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     )
     server.room.server.answer(apis.handlers)
     view = registry_view.build(config.registry_view, server.room.server.certificates)
-    loop = event_loop.build()
     below = [redis, growth, cluster, nodes, reader, groups, window, acts]
-    parts = [*below, apis, process.part, loop, *view]
+    parts = [*below, apis, process.part, event_loop.build(), *view]
     app = admin.build(
         config,
         source,

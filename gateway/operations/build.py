@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.config.file import Config
 from gateway.members.build import MembersRoom
-from gateway.operations.deleted_topics import DeletedTopics
+from gateway.operations.deleted_topics import DeletedTopics, SharedTopicRows
 from gateway.operations.group_administration import GroupAdministration
 from gateway.operations.group_histories import GroupHistories
 from gateway.operations.group_offsets import GroupOffsets
@@ -38,6 +38,7 @@ def build(
     members: MembersRoom,
     reading: ReadingRoom,
     windows: WindowsRoom,
+    shared_topics: SharedTopicRows | None,
     now_ms: Callable[[], int],
 ) -> Part[OperationsRoom]:
     offsets = GroupOffsets(
@@ -54,7 +55,7 @@ def build(
     )
     lags = Lags(offsets, OldestRecords(reading.reader.records.times), now_ms)
     histories = GroupHistories(lags, windows.flow, members.groups.get, now_ms)
-    deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms)
+    deleted_topics = DeletedTopics(offsets, config.state.deleted_topics_interval_ms, shared_topics)
     return Part(
         name="operations",
         room=OperationsRoom(

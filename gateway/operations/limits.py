@@ -16,6 +16,7 @@ LAG_REFRESH_S_MAX = 2.0  # an operator who describes a group waits so long for i
 SEEK_ANSWER_S_MAX = 10.0  # a broker that hangs does not keep the plan for the others
 SEEK_PARTITIONS_AT_ONCE = 500  # of one question to a broker: decoded in some ms
 HISTORIES_MAX = 2_000  # of groups and their topics: some 8 MB
+TOPICS_ASKED_AT_ONCE = 500  # whether they are deleted: an answer is decoded in some ms
 STOPPED_MS = 60_000  # a group without members that stands so long has stopped: no restart takes so
 STOPPED_GROUPS_NAMED = 10  # in /health; the overview marks all of them
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory

@@ -49,6 +49,7 @@ class RoutingRoom:
     owners: Owners
     shared: SharedOwners | None  # None: the node stands alone
     told: dict[str, Callable[[], Any]] = field(default_factory=dict)  # facts of rooms above
+    topics: SharedTopics | None = None
 
 
 def build(
@@ -109,7 +110,7 @@ def build(
 
     return Part(
         name="routing",
-        room=RoutingRoom(owners, owners, told),
+        room=RoutingRoom(owners, owners, told, topics),
         troubles=troubles,
         warnings=warnings,
         figures=figures,

@@ -1,11 +1,12 @@
 """Topics as content that all nodes share (topics.lua): each node says what it sees in Kafka, and
-reads what others saw when the generation has grown.
+reads what others saw when the generation has grown. Rows of topics that Kafka has deleted go when
+the sweep of deleted topics (gateway/operations/deleted_topics.py) has found them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import resources
 from typing import Any
 
@@ -52,6 +53,22 @@ class SharedTopics:
         }
         return reflects(self.known, shown)
 
+    def topics(self) -> set[bytes]:
+        """The ids of those that have a row and that this node does not see in Kafka."""
+        return {bytes.fromhex(topic) for topic in self.known.keys() - self._seen.keys()}
+
+    async def delete_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Deletes their rows. What Redis does not take is told by `topics` again."""
+        names = sorted({topic_id.hex() for topic_id in topic_ids} & self.known.keys())
+        try:
+            for at in range(0, len(names), TOPICS_TOLD_AT_ONCE):
+                portion = names[at : at + TOPICS_TOLD_AT_ONCE]
+                await self._redis.hdel(TOPICS_KEY, *portion)
+                for name in portion:
+                    self.known.pop(name, None)
+        except (RedisError, OSError) as error:
+            log.info("deleted_topics_stay", reason=str(error))
+
     async def run(self) -> None:
         """Runs until cancelled."""
         while not cancelled():
@@ -66,7 +83,7 @@ class SharedTopics:
         generation = self._generation()
         if generation != self._read_at:
             rows: dict[Any, Any] = await self._redis.hgetall(TOPICS_KEY)
-            self.known = _parsed(rows)
+            self.known = await _parsed(rows)
             self._read_at = generation
         for portion in _portions(changed(self.known, self._seen)):
             words = [
@@ -86,9 +103,12 @@ def _portions(topics: Mapping[str, TopicRouting]) -> Iterator[dict[str, TopicRou
         yield {name: topics[name] for name in names[at : at + TOPICS_TOLD_AT_ONCE]}
 
 
-def _parsed(rows: Mapping[bytes, bytes]) -> dict[str, TopicRouting]:
+async def _parsed(rows: Mapping[bytes, bytes]) -> dict[str, TopicRouting]:
+    """Clients are served meanwhile."""
     found: dict[str, TopicRouting] = {}
-    for topic, row in rows.items():
+    for at, (topic, row) in enumerate(rows.items(), 1):
         version, _, partitions = row.partition(b" ")
         found[topic.decode()] = TopicRouting(partitions=int(partitions), version=int(version))
+        if at % TOPICS_TOLD_AT_ONCE == 0:
+            await asyncio.sleep(0)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -95,5 +96,32 @@ def test_a_store_that_is_away_is_asked_again() -> None:
             within_s = 3 * DELETED_TOPICS_MS / 1000
             await until(lambda: not set(GONE) & set(admin.store.windows), within_s=within_s)
             sweeping.cancel()
+
+    run(work())
+
+
+class Shared:
+    """Rows that nodes share."""
+
+    def __init__(self, *topic_ids: bytes) -> None:
+        self.rows = {*topic_ids}
+
+    def topics(self) -> set[bytes]:
+        return set(self.rows)
+
+    async def delete_topics(self, topic_ids: Collection[bytes]) -> None:
+        self.rows -= {*topic_ids}
+
+
+def test_what_nodes_have_told_of_deleted_topics_goes_with_them() -> None:
+    async def work() -> None:
+        admin = Admin()
+        async with admin.node:
+            topics, _ = await with_windows(admin)
+            topics.shared = shared = Shared(TOPIC_ID, b"n" * 16, b"o" * 16)
+            await topics.sweep()
+            assert shared.rows == {TOPIC_ID, b"n" * 16, b"o" * 16}, "one look is none"
+            await topics.sweep()
+            assert shared.rows == {TOPIC_ID}
 
     run(work())

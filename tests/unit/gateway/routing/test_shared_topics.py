@@ -8,7 +8,7 @@ from typing import Any, cast
 from gateway.core.cluster.topology import PartitionInfo, Topic, Topology
 from gateway.core.routing.topics import TopicRouting
 from gateway.routing.shared_table import KEY
-from gateway.routing.shared_topics import SharedTopics
+from gateway.routing.shared_topics import TOPICS_KEY, SharedTopics
 from tests.sim.nodes.redis import Link, SharedRedis
 from tests.sim.nodes.timeline import Loop, Timeline
 
@@ -61,6 +61,13 @@ def test_nodes_learn_of_growth_from_each_other_and_say_each_thing_once() -> None
     b.look_at(seen(4))
     pass_s(2)
     assert a.known == b.known == {ID.hex(): TopicRouting(partitions=8, version=2)}
+    assert a.topics() == set(), "it sees that one in Kafka"
+    a.look_at(Topology())
+    assert a.topics() == {ID}
+    timeline.loops[0].create_task(a.delete_topics([ID, bytes(16)]))
+    pass_s(1)
+    assert a.known == {}
+    assert redis.hashes[TOPICS_KEY] == {}
     for loop in timeline.loops:
         loop.end()
     assert errors == []
