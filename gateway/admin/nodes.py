@@ -99,7 +99,7 @@ async def _order(order: Awaitable[None]) -> None:
     except OrderRefused as refused:
         raise HTTPException(409, str(refused)) from refused
     except RoutingUnavailable as away:
-        raise HTTPException(503, f"nothing was ordered: {away}") from away
+        raise HTTPException(503, f"the order is not confirmed: {away}") from away
 
 
 def _list(owners: SharedOwners | None) -> NodeList:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import structlog
@@ -317,8 +318,13 @@ class SharedOwners:
         """
         for _ in range(_ATTEMPTS_MAX):
             content = planned(change(), self._live)
-            if content.same_content(self.routing) or await self._publish(content):
+            if content.same_content(self.routing):
                 return
+            if await self._store(content):
+                with suppress(RoutingUnavailable, NodeTaken):  # It is stored whatever comes now.
+                    await self._beat()
+                return
+            await self._beat()
         raise RoutingUnavailable("other nodes change owners all the time")
 
     def _owned(self) -> list[int]:
@@ -339,7 +345,11 @@ class SharedOwners:
             await self._let_go(moving)
             await self._publish(handed_over(self.routing, self.node_id, moving))
 
-    async def _publish(self, content: Routing) -> bool:
+    async def _publish(self, content: Routing) -> None:
+        await self._store(content)
+        await self._beat()
+
+    async def _store(self, content: Routing) -> bool:
         """False: another node was faster."""
         done = await self._table.publish(self.node_id, self.routing.generation, content)
         if done:
@@ -350,7 +360,6 @@ class SharedOwners:
                 drained=sorted(content.drained),
                 placed=dict(content.placed),
             )
-        await self._beat()
         return done
 
     async def _beat(self) -> None:

@@ -21,6 +21,7 @@ class Shared:
     down: bool = False
     publications: int = 0
     faster: int = 0  # changes by others that come just before
+    down_once_stored: bool = False
 
 
 class TableInMemory(SharedTable):
@@ -59,6 +60,7 @@ class TableInMemory(SharedTable):
             return False
         self.shared.routing = replace(content, generation=generation + 1)
         self.shared.publications += 1
+        self.shared.down = self.shared.down_once_stored
         return True
 
     async def leave(self, node: str, generation: int, content: Routing) -> bool:

@@ -127,7 +127,10 @@ def test_each_refusal_has_its_kind() -> None:
             "node 'b' is drained: undrain it first",
         )
         shared.down = True
-        assert await ordered(client, "undrain", node="b") == (503, "nothing was ordered: down")
+        assert await ordered(client, "undrain", node="b") == (
+            503,
+            "the order is not confirmed: down",
+        )
         shared.down = False
         assert (await ordered(client, "drain", node="a b"))[0] == 400
         assert (await ordered(client, "move", broker="1", node="b"))[0] == 400

@@ -279,5 +279,8 @@ def test_an_order_is_stored_or_refused() -> None:
         shared.faster = 2
         await a.owners.move(1, "a")
         assert shared.routing.placed == {1: "a"}
+        shared.down_once_stored = True
+        await a.owners.move(1, None)
+        assert shared.routing.placed == {}, "it is stored, whatever Redis says then"
 
     story(tell)
