@@ -79,8 +79,16 @@ def group_delete(
         return
     members = counted(len(found.memberships), "member")
     places = counted(len(found.partitions), "partition")
-    typer.echo(f"{found.group} has {members} and state of {places}")
+    parked, behind = _some(found.parked, "parked record"), _some(found.lag, "record")
+    typer.echo(
+        f"{found.group} has {members} and state of {places}: {parked}, a lag of {behind};"
+        " the next member begins where auto_offset_reset says"
+    )
     typer.echo("nothing is done without --execute")
+
+
+def _some(count: int | None, what: str) -> str:
+    return f"an unknown number of {what}s" if count is None else counted(count, what)
 
 
 def _assignment(text: str) -> tuple[str, str]:
