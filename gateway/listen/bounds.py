@@ -16,10 +16,12 @@ from gateway.core.forwarding.held_bytes import HeldBytes
 from gateway.listen.counters import Refused
 from gateway.listen.limits import (
     ANSWER_BYTES_MIN,
+    ANSWER_IDLE_MS,
     ANSWER_RESTING_MS,
     ANSWER_SHARE,
     ANSWER_STALLED_MS,
     ANSWERS_HELD_BYTES_MAX,
+    FORWARDED_RESTING_MS,
     HELD_BYTES_MAX,
     HELD_LOOK_S,
     REQUEST_STALLED_MS,
@@ -93,7 +95,10 @@ class Bounds:
         large = HELD_BYTES_MAX + 1
         stalled = answers.stalled(now_ms, resting_ms=ANSWER_STALLED_MS, bytes_min=large)
         self._refuse(answers, self._unread(stalled), Refused.ANSWER_STALLED)
-        over = answers.excess(now_ms, resting_ms=ANSWER_RESTING_MS)
+        idle = answers.stalled(now_ms, resting_ms=ANSWER_IDLE_MS)
+        self._refuse(answers, self._unread(idle), Refused.ANSWER_STALLED)
+        over = answers.excess(now_ms, resting_ms=ANSWER_RESTING_MS, bytes_min=large)
+        over = over or answers.excess(now_ms, resting_ms=FORWARDED_RESTING_MS)
         self._refuse(answers, self._unread(over), Refused.ANSWERS_HELD)
 
     def _unread(self, connections: list[int]) -> list[int]:

@@ -54,6 +54,11 @@ REQUEST_STALLED_MS = 30_000
 # while they ask for more, and give a request up after 30 s.
 ANSWER_STALLED_MS = 30_000
 ANSWER_RESTING_MS = 1_000  # the same when the limit is reached
+# When the limit is reached, for one of what a broker has answered, of which no more is read ahead
+# than HELD_BYTES_MAX: a consumer reads nothing while it works on what it has.
+FORWARDED_RESTING_MS = 30_000
+# Of anything: as a broker closes a connection on which nothing moves (connections.max.idle.ms).
+ANSWER_IDLE_MS = 600_000
 HELD_LOOK_S = 1.0  # between two looks at the clients that take no bytes
 
 # Of one handshake: as Kafka's clients wait for a connection at first (10 s).

@@ -52,9 +52,9 @@ class HeldBytes:
         """Below the limit; never negative."""
         return max(0, self.bytes_max - self.total)
 
-    def excess(self, now_ms: int, *, resting_ms: int = 0) -> list[int]:
+    def excess(self, now_ms: int, *, resting_ms: int = 0, bytes_min: int = 1) -> list[int]:
         """The connections to close so that the rest fits: the largest first. One whose bytes
-        moved less than `resting_ms` ago stays.
+        moved less than `resting_ms` ago, or that holds less than `bytes_min`, stays.
         """
         over = self.total - self.bytes_max
         if over <= 0:
@@ -62,7 +62,7 @@ class HeldBytes:
         resting = [
             (holding.bytes, connection)
             for connection, holding in self._holdings.items()
-            if now_ms - holding.moved_ms >= resting_ms
+            if holding.bytes >= bytes_min and now_ms - holding.moved_ms >= resting_ms
         ]
         found = []
         for held, connection in sorted(resting, key=lambda pair: (-pair[0], pair[1])):
