@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 ConnectionId = NewType("ConnectionId", int)  # never reused within a process
 
 
+class Withheld(Exception):
+    """The client is to ask again, on another connection."""
+
+
 class Client(Protocol):
     """A client's connection, as handlers see it (connection.py)."""
 

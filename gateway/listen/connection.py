@@ -41,7 +41,7 @@ from gateway.core.wire.frames import (
     response_head,
 )
 from gateway.core.wire.long_bytes import LongBytes, whole
-from gateway.listen.answering import ConnectionId, Handler, Node, Request
+from gateway.listen.answering import ConnectionId, Handler, Node, Request, Withheld
 from gateway.listen.authentication import SessionEnd
 from gateway.listen.bounds import AnswerRoom
 from gateway.listen.client_limits import Muting, told
@@ -293,6 +293,8 @@ class ClientConnection:
             case Rewrite():
                 try:
                     self.sockets.to_client(self._node.rewritten(effect, self))
+                except Withheld:
+                    self._end()
                 except WireError as error:
                     self._fail("unreadable response", api_key=effect.api_key, detail=str(error))
             case Intercepted(payload=payload):

@@ -35,7 +35,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
-from gateway.listen.answering import ConnectionId, Handler, Request
+from gateway.listen.answering import ConnectionId, Handler, Request, Withheld
 from gateway.listen.authentication import Authentication
 from gateway.listen.bounds import Bounds
 from gateway.listen.client_limits import ClientLimits
@@ -100,6 +100,7 @@ class Server:
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
         self._hides: Shown | None = None
+        self._withheld: Callable[[], Collection[str]] = tuple
         self.screen = Screen()
         self.screened: Handler | None = None  # answers what stops there
         self._forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]] | None = None
@@ -196,6 +197,10 @@ class Server:
         """From now on clients see no more partitions of these topics."""
         self._hides = shown
 
+    def withhold(self, topics: Callable[[], Collection[str]]) -> None:
+        """A client that asks for the metadata of one of `topics` is disconnected, and asks again."""
+        self._withheld = topics
+
     def look_into(self, stops: Callable[[Client, int, int, bytes], bool], answer: Handler) -> None:
         """`answer` gets the requests that `stops`, of the APIs in `screen`."""
         self.screen.stops = stops
@@ -244,6 +249,9 @@ class Server:
             listing = shown.api_key == ApiKey.METADATA
             hide(shown.message, self._hides, leave_out=listing)
         if shown.api_key == ApiKey.METADATA:
+            withheld = self._withheld()
+            if withheld and any(topic["Name"] in withheld for topic in shown.message["Topics"]):
+                raise Withheld
             self._name_topics(shown.message)
             for callback in self._on_metadata:
                 callback(connection.id, shown.message)

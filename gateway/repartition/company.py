@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.core.repartition.progress import NodeSaid
+from gateway.core.repartition.record import Repartition
+from gateway.repartition.limits import SILENT_MS_MAX
+from gateway.routing.limits import BEAT_MS, SESSION_MS
 from gateway.routing.owners import SharedOwners
 
 FACT: Final = "repartitions"
@@ -45,6 +48,29 @@ class Company:
     @property
     def leader(self) -> str:
         return self.live[0]
+
+    def way(self, broker: int) -> tuple[str, int] | None:
+        """The node that serves a virtual broker, and how many ms ago it was alive for certain.
+        None: none that is known to be alive.
+        """
+        if self.shared is None:
+            return _ALONE, 0
+        owner = self.shared.routing.owners.get(broker)
+        if owner == self.me:
+            return (owner, 0) if self.shared.certain() else None
+        rows = [row for row in self.shared.rows if row.node.id == owner]
+        if owner is None or not rows or self.shared.trouble:
+            return None
+        silent_ms = SESSION_MS - rows[0].alive_ms + BEAT_MS  # as of this node's last beat
+        return (owner, silent_ms) if silent_ms <= SILENT_MS_MAX else None
+
+    def withholds(self, record: Repartition) -> bool:
+        """Whether nobody is to be told how many partitions the topic has: another node may show
+        the new ones, and a client that had seen them would go back to the old ones.
+        """
+        if self.shared is None or record.into or record.shows_new or not record.runs:
+            return False
+        return record.prepared or not self.shared.certain()
 
     def leads(self) -> bool:
         """Not while the others may count this node as dead."""

@@ -21,6 +21,8 @@ LOAD_AGAIN_S = 0.5
 
 # Among several nodes: what others have begun is seen so soon.
 FOLLOW_S = 1.0
+# Whether a node that has not been heard of for longer serves its producers is not known.
+SILENT_MS_MAX = 2_000
 # Reports of windows, for other nodes; each look writes them anew.
 REPORTS_MS = 600_000
 

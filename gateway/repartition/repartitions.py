@@ -96,6 +96,7 @@ class Repartitions:
         self._rests: dict[str, _Rest] = {}
         windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
         server.on_metadata(self._served)
+        server.withhold(self._withheld)
         server.on_disconnect(self._disconnected)
 
     # ------------------------------------------------------------------------------------ the clock
@@ -294,6 +295,7 @@ class Repartitions:
                 self._holds,
                 self._steps.plain_groups,
                 self._share,
+                self._company.way,
             )
             self._begun.set()
         self._show()
@@ -331,6 +333,11 @@ class Repartitions:
         run = self.running.get(partition.topic)
         if run is not None and run.topic_id == topic_id and run.record.holds:
             run.moved(run.record)
+
+    def _withheld(self) -> list[str]:
+        return [
+            topic for topic, run in self.running.items() if self._company.withholds(run.record)
+        ]
 
     def _served(self, connection: ConnectionId, metadata: Message) -> None:
         for run in self.running.values():

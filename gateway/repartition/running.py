@@ -22,6 +22,7 @@ from gateway.core.repartition.holding import (
     LogEnds,
     Look,
     Report,
+    Way,
     hold_for,
     moves,
     report_of,
@@ -92,7 +93,9 @@ class RunningTopic:
         holds: Holds,
         plain_of: Callable[[Repartition], PlainGroups],
         share: Share,
+        way: Callable[[int], tuple[str, int] | None],
     ) -> None:
+        """`way`: who serves a virtual broker, and as of how long ago (company.py)."""
         self.record = record
         self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
         self._new_topic_id = self.topic_id
@@ -111,6 +114,7 @@ class RunningTopic:
         self._adopting: Adopting | None = None
         self._plain_of = plain_of
         self._share = share
+        self._way = way
         self.said = NodeSaid(0)  # what this node tells the others
         self.plain: PlainGroups | None = None  # of SHOWN and later
         self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
@@ -210,13 +214,28 @@ class RunningTopic:
         self.ends = await self._log_ends()
         if self.record.into:
             self._note_ends()
-        self._ends.saw(Look(asked_ms, self.clock.latest_ms(), self.ends))
+        ways, silent_ms = self._ways()
+        look = Look(asked_ms - silent_ms, self.clock.latest_ms(), self.ends)
+        self._ends.saw(look, ways, self.record)
         if self.record.phase is not Phase.SHOWN:
             await self._report()
             self._hold()
             if self.plain is not None:
                 now_ms = self.clock.latest_ms()
                 await self.plain.look(self.record, self._ends, self.ends, now_ms)
+
+    def _ways(self) -> tuple[dict[int, Way], int]:
+        """How producers reach the old partitions, and as of how long ago."""
+        topic = self._upstream.topology.topics.get(self.record.topic)
+        found: dict[int, Way] = {}
+        silent_ms = 0
+        for partition, info in ({} if topic is None else topic.partitions).items():
+            way = self._way(info.virtual_leader) if partition < self.record.before else None
+            if way is not None:
+                node, ms = way
+                found[partition] = (info.virtual_leader, info.leader_epoch, node)
+                silent_ms = max(silent_ms, ms)
+        return found, silent_ms
 
     async def _log_ends(self) -> dict[int, int]:
         """The ends of the logs, without those whose leaders do not answer."""

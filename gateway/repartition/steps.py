@@ -56,14 +56,16 @@ class Steps:
             case Move.CREATE:
                 await self._create(record)
                 return record.moved(move)
-            case Move.SHOW:
+            case Move.PREPARE:
                 groups = await self._before_shown(record)
                 return record.moved(
                     move,
                     groups=_with_order(groups.ordered, record),
                     consumers=_with_order(groups.others, record),
-                    shown_ms=now_ms,
+                    prepared=True,
                 )
+            case Move.SHOW:
+                return record.moved(move, shown_ms=now_ms)
             case Move.OPEN:
                 ends = await self._old_ends(run)
                 return record.moved(move, boundaries=ends, opened_ms=now_ms)

@@ -9,6 +9,12 @@ t + settle or later, and does not name its key. If the earlier record was in p b
 report's window had read it, so it is settled. A record may thus arrive in p as late as `settle_ms`
 after the later one in q, and is still first: a producer that sends a batch again does that.
 
+Once the boundaries are raised nothing of before comes to p any more. So a report of later than that
+names all the keys that have anything to wait for.
+
+While producers cannot reach p (its leader is away, or the node that serves it) the earlier record
+is late for as long as that lasts. So no look at p counts before `settle_ms` after they can again.
+
 Times are Redis's clock, which each node knows within a bound. A look at p's end counts from the
 earliest time at which it may have been asked, one at q's end from the latest at which it may have
 been answered, so the bound never lets a record go too early.
@@ -17,7 +23,7 @@ been answered, so the bound never lets a record go too early.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
@@ -26,9 +32,10 @@ from dispatcher.core.hold import HELD_WHOLE, Hold
 from dispatcher.core.routing.hashes import key_hash32
 from gateway.core.repartition.limits import LOG_END_LOOKS_MAX, REPORTED_KEYS_MAX
 from gateway.core.repartition.partitioners import partition_of
-from gateway.core.repartition.record import Repartition
+from gateway.core.repartition.record import Phase, Repartition
 
 NEVER: Final = -1
+WHOLE: Final = 2**63 - 1  # behind every offset
 _HEAD: Final = Struct(">qiqB")
 _ALL, _SOME = 0, 1
 
@@ -40,14 +47,30 @@ class Look:
     ends: Mapping[int, int]  # by partition; partitions whose leader did not answer are missing
 
 
+Way = Hashable
+
+
 @dataclass(slots=True)
 class LogEnds:
     """The log ends of one repartition, as one node has seen them; the oldest look first."""
 
     _looks: list[Look] = field(default_factory=list)
+    _ways: dict[int, Way | None] = field(default_factory=dict)  # by old partition, the last one
+    _counts_from_ms: dict[int, int] = field(default_factory=dict)  # by old partition
 
-    def saw(self, look: Look) -> None:
-        self._looks.append(look)
+    def saw(self, look: Look, ways: Mapping[int, Way], record: Repartition) -> None:
+        """`ways`: how producers reach the old partitions at this moment; one is missing that they
+        do not reach.
+        """
+        ends = dict(look.ends)
+        for partition in range(record.before):
+            way = ways.get(partition) if partition in ends else None
+            if way != self._ways.setdefault(partition, way):
+                self._ways[partition] = way
+                self._counts_from_ms[partition] = look.answered_ms + record.pace.settle_ms
+            if way is None or look.asked_ms < self._counts_from_ms.get(partition, 0):
+                ends.pop(partition, None)
+        self._looks.append(Look(look.asked_ms, look.answered_ms, ends))
         if len(self._looks) > LOG_END_LOOKS_MAX:
             del self._looks[1:-1:2]
 
@@ -142,5 +165,7 @@ def hold_for(record: Repartition, partition: int, report: Report | None, ends: L
     """
     if not record.boundaries or report is None or report.keys is None or report.as_of_ms < 0:
         return HELD_WHOLE
+    if record.phase is Phase.DRAINING and report.as_of_ms >= record.raised_ms:
+        return Hold(WHOLE, report.keys)
     open_to = ends.end_by(partition, report.as_of_ms - record.pace.settle_ms)
     return Hold(open_to, report.keys)

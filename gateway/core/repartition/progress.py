@@ -60,7 +60,9 @@ def next_step(
     if record.phase is Phase.MARKED:
         return Next(None, tuple(unaware)) if unaware else Next(Move.CREATE)
     if record.phase is Phase.CREATED:
-        return Next(Move.SHOW)
+        if not record.prepared:
+            return Next(Move.PREPARE)
+        return Next(None, tuple(unaware)) if unaware else Next(Move.SHOW)
     if record.phase is Phase.SHOWN:
         reasons = unaware or [
             f"node {node}: {report.producers} connections may produce by the old Metadata"

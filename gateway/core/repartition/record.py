@@ -10,7 +10,8 @@ Each phase is a record in Redis. A step writes the next one in the place of the 
 (`version`), so of several nodes that try, one succeeds; what it did before that, it may do again.
 
 - MARKED: all nodes are to know that partitions from `before` on are hidden from clients.
-- CREATED: Kafka has the new partitions, clients do not see them.
+- CREATED: Kafka has the new partitions, clients do not see them. Once it is `prepared` no node tells
+  anybody how many the topic has, until it is SHOWN.
 - SHOWN: Metadata has them. Old partitions may still get records of keys that move.
 - OPEN: whoever produced before has been told, or was disconnected. `boundaries`, by old partition,
   are where its log ended then: what is below is the past of the keys that move.
@@ -47,6 +48,7 @@ class Phase(Enum):
 
 class Move(Enum):
     CREATE = "create"
+    PREPARE = "prepare"
     SHOW = "show"
     OPEN = "open"
     RAISE = "raise"
@@ -56,6 +58,7 @@ class Move(Enum):
 
 NEXT = {
     (Phase.MARKED, Move.CREATE): Phase.CREATED,
+    (Phase.CREATED, Move.PREPARE): Phase.CREATED,
     (Phase.CREATED, Move.SHOW): Phase.SHOWN,
     (Phase.SHOWN, Move.OPEN): Phase.OPEN,
     (Phase.OPEN, Move.RAISE): Phase.DRAINING,
@@ -91,6 +94,7 @@ class Repartition:
     pace: Pace
     phase: Phase = Phase.MARKED
     version: int = 1
+    prepared: bool = False
     began_ms: int = 0  # these are Redis's clock
     shown_ms: int = 0
     opened_ms: int = 0

@@ -19,7 +19,7 @@ from gateway.core.repartition.consumers import Client
 from gateway.core.repartition.holding import LogEnds, moves, unpacked
 from gateway.core.repartition.progress import Left, NodeSaid, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
-from tests.sim.repartition.world import ME, SESSION, Producer, Window, World
+from tests.sim.repartition.world import ME, SESSION, Producer, Window, World, sent_of
 
 ASKS_MS_MAX = 4_000
 SILENT_MS = 10_000_000
@@ -42,37 +42,31 @@ class Node:
 
 
 @dataclass(slots=True)
+class Link:
+    """A producer's connection to one node."""
+
+    connection: int
+    produces: bool = False
+    topics: tuple[str, ...] = ()
+    sent_ms: int = 0  # its oldest request that is not answered
+
+
+@dataclass(slots=True)
 class ProducerAt:
-    """A producer with its connection. Times are `now_ms`."""
+    """A producer with its connections. Times are `now_ms`."""
 
     producer: Producer
     asks_ms: int  # for Metadata, after so long
-    node: Node | None = None  # None: it is not connected
-    connection: int = 0
+    links: dict[str, Link] = field(default_factory=dict)  # by node
     asked_ms: int = 0
     frozen_ms: int = 0  # until then
-    sent_ms: int = 0  # its oldest request that is not answered
-    produces: bool = False  # on this connection
-    topics: tuple[str, ...] = ()
     moves_ms: int = 0  # its operator moves it then
+    since_ms: dict[int, int] = field(default_factory=dict)  # by partition: what it has sent there
+    stuck: set[int] = field(default_factory=set)  # partitions that it does not reach now
 
     @property
     def client(self) -> Client:
         return f"10.0.0.{id(self)}", "app"
-
-    @property
-    def producing(self) -> Producing:
-        unanswered = any(self.producer.sent.values())
-        oldest_ns = self.sent_ms * 1_000_000 if unanswered else None
-        return Producing(self.connection, self.produces, oldest_ns, self.client, self.topics)
-
-    def writes(self, now_ms: int) -> None:
-        if not any(self.producer.sent.values()):
-            self.sent_ms = now_ms
-        if self.node is not None and self.node.record is not None:
-            self.produces = True
-            if self.node.record.runs:
-                self.topics = ("t",)
 
 
 class Nodes(World):
@@ -80,10 +74,12 @@ class Nodes(World):
         self.nodes: list[Node] = []
         self.owners: dict[int, Node] = {}  # by partition
         super().__init__(seed)
+        # Of a batch: a freeze, an outage and a node that dies, and what is late behind each.
+        self.delivery_ms = 2 * FROZEN_MS_MAX + 3 * self.options.late_ms
         pace = Pace(
-            adoption_ms=self.rng.choice((200, 2_000)),
+            adoption_ms=self.rng.choice((200, 2_000, 40_000)),
             settle_ms=self.options.settle_ms,
-            late_ms=ASKS_MS_MAX + FROZEN_MS_MAX + 2 * self.options.late_ms,
+            late_ms=ASKS_MS_MAX + self.delivery_ms,
         )
         self.marked = replace(self.record, pace=pace)
         self.record = replace(self.marked, phase=Phase.ABORTED, version=0)  # one of before
@@ -97,6 +93,10 @@ class Nodes(World):
         ]
         self.opened = 0  # connections
         self.phases: list[Phase] = []
+        self.created_ms: dict[tuple[bytes, int], int] = {}
+        self.leaderless_ms = [0] * self.options.after  # by partition: until then
+        self.unowned_ms = [0] * self.options.after
+        self.slow = self.rng.choice((None, *self.nodes))  # it hears of everything late
 
     # -------------------------------------------------------------------------- nodes and windows
 
@@ -117,7 +117,7 @@ class Nodes(World):
     def _crash(self, window: Window) -> None:
         """The window alone; or it is handed over."""
         super()._crash(window)
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.1:
             self._own(window, self.rng.choice([node for node in self.nodes if node.up]))
         else:
             self._own(window, self.owners[window.partition])
@@ -135,11 +135,21 @@ class Nodes(World):
             if self.owners[window.partition] is node:
                 super()._crash(window)
                 self._own(window, self.rng.choice(others or [node]))
-        for client in self._clients_of(node):
-            client.node = None
+                if others:
+                    until_ms = self.now_ms + self.rng.randint(0, FROZEN_MS_MAX)
+                    self.unowned_ms[window.partition] = until_ms
+        for client in self.clients:
+            client.links.pop(node.name, None)
 
-    def _clients_of(self, node: Node) -> list[ProducerAt]:
-        return [client for client in self.clients if client.node is node]
+    def _answering(self) -> list[int]:
+        return [at for at, until_ms in enumerate(self.leaderless_ms) if until_ms <= self.now_ms]
+
+    def _ways(self) -> dict[int, object]:
+        return {
+            at: self.owners[at].name
+            for at in self._answering()
+            if self.unowned_ms[at] <= self.now_ms
+        }
 
     def _act(self, window: Window) -> None:
         if self._sees(window):
@@ -183,13 +193,20 @@ class Nodes(World):
 
     def _go_on(self) -> None:
         rng = self.rng
+        if not self.left and not any(sent for each in self.producers for sent in each.sent.values()):
+            self.now_ms += rng.randint(0, 300)  # there is only waiting left
         if self.record.version == 0 and self.left <= self.options.records * (
             1 - self.options.open_at
         ):
             self.record = self.marked
         for client in self.clients:
             self._client(client)
+        if rng.random() < 0.002:
+            away_ms = rng.randint(500, FROZEN_MS_MAX)
+            self.leaderless_ms[rng.randrange(self.options.after)] = self.now_ms + away_ms
         node = rng.choice(self.nodes)
+        if node is self.slow and rng.random() < 0.95:
+            return
         if rng.random() < 0.004:
             if node.up:
                 self._kill(node)
@@ -216,12 +233,12 @@ class Nodes(World):
             return
         node.record = record
         if record.holds and node.adopting is None and not record.into:
-            mine = self._clients_of(node)
+            links = [link for link in (each.links.get(node.name) for each in self.clients) if link]
             node.adopting = Adopting(
                 record.topic,
-                max((each.connection for each in mine), default=0),
+                max((link.connection for link in links), default=0),
                 self.now_ms,
-                frozenset(each.connection for each in mine if each.produces),
+                frozenset(link.connection for link in links if link.produces),
             )
         ends = record.phase is Phase.FINISHED
         begins = before is None or (record.holds and not before.shows_new)
@@ -249,8 +266,11 @@ class Nodes(World):
 
     def _make(self, node: Node, record: Repartition, move: Move, now_ms: int) -> None:
         ends = tuple(len(log) for log in self.logs[: record.before])
+        if move in (Move.OPEN, Move.RAISE) and len(self._answering()) < self.options.after:
+            return
         facts: dict[Move, dict[str, object]] = {
-            Move.SHOW: {"groups": ("g",), "shown_ms": now_ms},
+            Move.PREPARE: {"groups": ("g",), "prepared": True},
+            Move.SHOW: {"shown_ms": now_ms},
             Move.OPEN: {"boundaries": ends, "opened_ms": now_ms},
             Move.RAISE: {"boundaries": ends, "raised_ms": now_ms},
         }
@@ -290,7 +310,19 @@ class Nodes(World):
     def _outstanding(self, node: Node) -> list[int]:
         if node.adopting is None:
             return []
-        return node.adopting.outstanding(each.producing for each in self._clients_of(node))
+        return node.adopting.outstanding(
+            self._producing(each, node) for each in self.clients if node.name in each.links
+        )
+
+    def _producing(self, client: ProducerAt, node: Node) -> Producing:
+        link = client.links[node.name]
+        sent = [
+            client.since_ms[at]
+            for at, sent in sent_of(client.producer)
+            if sent and at not in client.stuck and self.owners[at] is node
+        ]
+        oldest_ns = min(sent) * 1_000_000 if sent else None
+        return Producing(link.connection, link.produces, oldest_ns, client.client, link.topics)
 
     def _close_late_ones(self, node: Node) -> None:
         if node.adopting is None or node.record is None:
@@ -301,66 +333,116 @@ class Nodes(World):
         outstanding = self._outstanding(node)
         if outstanding and node.record.boundaries:
             node.late_ms = self._latest_ms(node)
-        for client in self._clients_of(node):
-            if client.connection in outstanding and over_ms > CLOSE_MS:
-                node.adopting.closed(client.connection)
-                client.node = None
+        for client in self.clients:
+            link = client.links.get(node.name)
+            if link is not None and link.connection in outstanding and over_ms > CLOSE_MS:
+                node.adopting.closed(link.connection)
+                del client.links[node.name]
 
     def _client(self, client: ProducerAt) -> None:
         if client.frozen_ms > self.now_ms:
             return
-        if client.node is None:
-            self._connect(client)
-        elif self.now_ms - client.asked_ms >= client.asks_ms:
+        if self.now_ms - client.asked_ms >= client.asks_ms:
             self._ask(client)
         if self.record.into and self.record.boundaries:
             late_ms = self.record.pace.late_ms
             client.moves_ms = client.moves_ms or self.now_ms + self.rng.randint(0, late_ms // 2)
             if client.moves_ms <= self.now_ms:
                 client.producer.knows = self.options.after
-        if self.rng.random() < 0.002 and client.node and not any(client.producer.sent.values()):
+        if self.rng.random() < 0.002 and not any(client.producer.sent.values()):
             self._freeze(client)
 
     def _freeze(self, client: ProducerAt) -> None:
         """With batches that it has not sent."""
-        client.frozen_ms = self.now_ms + self.rng.randint(500, FROZEN_MS_MAX)
-        client.writes(self.now_ms)
         for _ in range(min(self.left, 3)):
-            super()._produce(client.producer)
-        for sent in client.producer.sent.values():
-            later = [(due_ms + client.frozen_ms - self.now_ms, *rest) for due_ms, *rest in sent]
-            sent.clear()
-            sent.extend(later)  # type: ignore[arg-type]
+            self._produce(client.producer)
+        client.frozen_ms = self.now_ms + self.rng.randint(500, FROZEN_MS_MAX)
 
-    def _connect(self, client: ProducerAt) -> None:
-        up = [node for node in self.nodes if node.up and node.record is not None]
-        if not up:
-            return
+    def _connect(self, client: ProducerAt, node: Node) -> Link:
         self.opened += 1
-        client.node, client.connection = self.rng.choice(up), self.opened
-        client.produces, client.topics = False, ()
-        if any(client.producer.sent.values()):  # these it sends again
-            client.writes(self.now_ms)
-            client.sent_ms = self.now_ms
+        link = client.links[node.name] = Link(self.opened)
         if client.asks_ms == SILENT_MS or self.rng.random() < 0.5:
             self._ask(client)
+        return link
 
     def _ask(self, client: ProducerAt) -> None:
-        """For Metadata."""
-        node, client.asked_ms = client.node, self.now_ms
-        if node is None or node.record is None or self.record.into or not node.record.shows_new:
+        """Any node for Metadata."""
+        known = [node for node in self.nodes if node.up and node.record is not None]
+        if not known:
             return
-        client.producer.knows = self.options.after
-        if node.adopting is not None:
-            node.adopting.served(client.connection, client.client, self.now_ms * 1_000_000)
+        node, client.asked_ms = self.rng.choice(known), self.now_ms
+        record = node.record
+        if record is None or record.into:
+            return
+        if record.prepared and record.phase is Phase.CREATED and len(self.nodes) > 1:
+            client.links.pop(node.name, None)
+            client.asked_ms = -SILENT_MS  # it asks again
+            return
+        knew = client.producer.knows
+        client.producer.knows = self.options.after if record.shows_new else self.options.before
+        if record.shows_new and node.adopting is not None:
+            link = client.links.get(node.name) or self._connect(client, node)
+            node.adopting.served(link.connection, client.client, self.now_ms * 1_000_000)
+            if knew == self.options.before and self.rng.random() < 0.05:
+                self._freeze(client)
+
+    # ---------------------------------------------------------------------------------- what is sent
 
     def _produce(self, producer: Producer) -> None:
         client = next(each for each in self.clients if each.producer is producer)
-        if client.node is not None and client.frozen_ms <= self.now_ms:
-            over = self.record.phase is Phase.FINISHED
-            assert not over or producer.knows == self.options.after, "by the old partitions"
-            client.writes(self.now_ms)
-            super()._produce(producer)
+        if client.frozen_ms > self.now_ms:
+            return
+        over = self.record.phase is Phase.FINISHED
+        assert not over or producer.knows == self.options.after, "by the old partitions"
+        at = self._send(producer)
+        _, key, number = producer.sent[at][-1]
+        self.created_ms[key, number] = self.now_ms
+        if len(producer.sent[at]) == 1:
+            client.since_ms[at] = self.now_ms
+        self._reaches(client, at)
+
+    def _arrive(self) -> None:
+        for client in self.clients:
+            for at, sent in sent_of(client.producer):
+                while sent and self._is_given_up(*sent[0][1:]):
+                    sent.popleft()
+                if not sent:
+                    continue
+                if not self._reaches(client, at):
+                    client.stuck.add(at)
+                elif at in client.stuck:
+                    client.stuck.discard(at)
+                    client.since_ms[at] = self.now_ms
+                    due_ms, *rest = sent[0]
+                    sent[0] = (max(due_ms, self._due_ms(at)), *rest)  # type: ignore[assignment]
+        super()._arrive()
+
+    def _is_given_up(self, key: bytes, number: int) -> bool:
+        """Its delivery.timeout.ms is over: it counts as settled."""
+        over = self.now_ms - self.created_ms[key, number] > self.delivery_ms
+        if over:
+            self.settled.setdefault(key, set()).add(number)
+        return over
+
+    def _arrives(self, producer: Producer, partition: int) -> bool:
+        client = next(each for each in self.clients if each.producer is producer)
+        return partition not in client.stuck
+
+    def _reaches(self, client: ProducerAt, partition: int) -> bool:
+        """As a Produce to it does, which the node notes."""
+        node = self.owners[partition]
+        if client.frozen_ms > self.now_ms or partition not in self._ways() or not node.up:
+            return False
+        if node.record is None:
+            return False
+        link = client.links.get(node.name) or self._connect(client, node)
+        link.produces = True
+        if node.record.runs:
+            link.topics = ("t",)
+        if partition >= self.options.before and not node.record.shows_new:
+            client.asked_ms = -SILENT_MS  # UNKNOWN_TOPIC_OR_PARTITION
+            return False
+        return client.links.get(node.name) is link
 
     def _finished(self) -> bool:
         return super()._finished() and self.record.phase is Phase.FINISHED

@@ -290,11 +290,18 @@ class World:
         """The answer takes a while, and is of some moment in between."""
         bound = self.options.clock_ms
         asked_ms = self.now_ms + window.skew_ms - bound
-        ends = {partition: len(log) for partition, log in enumerate(self.logs)}
-        missing = self.rng.random() < 0.1  # a leader does not answer
-        if missing:
-            del ends[self.rng.randrange(len(ends))]
-        window.ends.saw(Look(asked_ms, self.now_ms + window.skew_ms + bound, ends))
+        ends = {partition: len(self.logs[partition]) for partition in self._answering()}
+        look = Look(asked_ms, self.now_ms + window.skew_ms + bound, ends)
+        window.ends.saw(look, self._ways(), self.record)
+
+    def _answering(self) -> list[int]:
+        """Partitions whose leaders answer."""
+        away = self.rng.randrange(len(self.logs)) if self.rng.random() < 0.02 else None
+        return [partition for partition in range(len(self.logs)) if partition != away]
+
+    def _ways(self) -> dict[int, object]:
+        """How producers reach partitions now."""
+        return dict.fromkeys(range(self.options.before), 0)
 
     def _report(self, window: Window) -> None:
         core = window.core
@@ -314,16 +321,25 @@ class World:
     # ------------------------------------------------------------------------------------ producers
 
     def _produce(self, producer: Producer) -> None:
+        self._send(producer)
+
+    def _send(self, producer: Producer) -> int:
+        """Its next record, to a partition."""
         key = self.rng.choice(producer.keys)
         number = producer.numbers.get(key, 0)
         producer.numbers[key] = number + 1
         self.left -= 1
         at = self._place(key, producer.knows)
         sent = producer.sent.setdefault(at, deque())
-        # The retries of a partition hold up what is behind; so late is nothing that is not.
-        late_ms = self.options.late_ms if at < self.options.before else self.options.late_ms // 10
-        due_ms = self.now_ms + self.rng.randint(0, late_ms)
-        sent.append((due_ms, key, number))
+        sent.append((self._due_ms(at), key, number))
+        return at
+
+    def _due_ms(self, partition: int) -> int:
+        """The retries of a partition hold up what is behind; so late is nothing that is not."""
+        late_ms = self.options.late_ms if partition < self.options.before else (
+            self.options.late_ms // 10
+        )
+        return self.now_ms + self.rng.randint(0, late_ms)
 
     def _place(self, key: bytes, knows: int) -> int:
         first = self.record.first if knows == self.options.after else 0
@@ -332,9 +348,12 @@ class World:
     def _arrive(self) -> None:
         for producer in self.producers:
             for partition, sent in sent_of(producer):
-                while sent and sent[0][0] <= self.now_ms:
+                while self._arrives(producer, partition) and sent and sent[0][0] <= self.now_ms:
                     _, key, number = sent.popleft()
                     self.logs[partition].append((key, number))
+
+    def _arrives(self, _producer: Producer, _partition: int) -> bool:
+        return True
 
     def _finished(self) -> bool:
         if self.left or any(sent for producer in self.producers for sent in producer.sent.values()):

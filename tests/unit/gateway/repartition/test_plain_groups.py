@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from gateway.core.repartition.holding import LogEnds, Look
+from gateway.core.repartition.holding import WHOLE, LogEnds, Look
 from gateway.core.repartition.record import Move, Pace, Repartition
 from gateway.repartition.limits import STANDING_MS, UNCOMMITTED_MS
 from gateway.repartition.plain_groups import PlainGroups
@@ -59,13 +59,13 @@ class Story:
     def opened(self, boundary: int) -> None:
         self.record = self.record.moved(Move.OPEN, boundaries=(boundary,))
 
-    def raised(self, boundary: int) -> None:
-        self.record = self.record.moved(Move.RAISE, boundaries=(boundary,))
+    def raised(self, boundary: int, at_ms: int = 150) -> None:
+        self.record = self.record.moved(Move.RAISE, boundaries=(boundary,), raised_ms=at_ms)
 
     def look(self, at_ms: int, *, old: int, new: int) -> int | None:
         """At the ends of both logs. The end of the new one, as a member sees it."""
         ends = {0: old, 1: new}
-        self.log_ends.saw(Look(at_ms, at_ms, ends))
+        self.log_ends.saw(Look(at_ms, at_ms, ends), {0: "a"}, self.record)
         run(self.groups.look(self.record, self.log_ends, ends, at_ms))
         return self.groups.ends.end_for(frozenset({GROUP}), 1)
 
@@ -95,9 +95,11 @@ def test_who_names_no_group_sees_what_was_there_for_a_while() -> None:
     assert seen() == 3, "what was there a second before"
     story.look(2_300, old=9, new=7)
     assert seen() == 6
-    story.raised(9)
+    story.raised(9, 3_500)
     story.look(3_400, old=9, new=8)
     assert seen() == 7, "the group has passed, and nothing else waits for a commit"
+    story.look(3_600, old=9, new=9)
+    assert seen() == WHOLE, "nothing of before can come any more"
 
 
 def test_it_has_passed_once_the_boundaries_are_final() -> None:

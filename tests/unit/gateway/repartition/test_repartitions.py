@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from gateway.core.repartition.plan import TopicFacts
 from gateway.core.repartition.record import Pace, Phase, Repartition
 from gateway.core.repartition.screening import Screening
 from gateway.core.routing.ownership import Node as OwnNode
+from gateway.core.routing.ownership import Routing
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.schema import Message
 from gateway.listen.counters import Counters
@@ -32,6 +33,7 @@ from gateway.repartition.status import status_of, warnings_of
 from gateway.repartition.steps import Steps
 from gateway.repartition.survey import GroupsOf, Survey
 from gateway.repartition.table import RepartitionTable, Reports
+from gateway.routing.limits import SESSION_MS
 from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import NodeRow
 from gateway.upstream.cluster import Upstream
@@ -161,6 +163,7 @@ class View:
         self.screen = Screen()
         self.counters = Counters()
         self.hides: Shown | None = None
+        self.withheld: Callable[[], Collection[str]] = tuple
 
     @property
     def topology(self) -> Topology:
@@ -178,6 +181,9 @@ class View:
 
     def hide(self, shown: Shown | None) -> None:
         self.hides = shown
+
+    def withhold(self, topics: Callable[[], Collection[str]]) -> None:
+        self.withheld = topics
 
     def on_metadata(self, _callback: object) -> None: ...
 
@@ -197,11 +203,19 @@ class Owners:
         return True
 
     @property
+    def routing(self) -> Routing:
+        return Routing(owners={1: min(self.alive)})
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    @property
     def rows(self) -> list[NodeRow]:
         return [
             NodeRow(
                 node=OwnNode(id=name, serves={}),
-                alive_ms=1,
+                alive_ms=SESSION_MS,
                 agreed={},
                 facts={fact: tell() for fact, tell in each.told.items()},
             )

@@ -10,6 +10,7 @@ from dispatcher.core.hold import HELD_WHOLE, Hold
 from dispatcher.core.routing.hashes import key_hash32
 from gateway.core.repartition.holding import (
     NEVER,
+    WHOLE,
     LogEnds,
     Look,
     Report,
@@ -42,7 +43,7 @@ STAYS = next(key for key in KEYS if partition_of(Partitioner.MURMUR2, key, 2) ==
 def seen(*looks: tuple[int, dict[int, int]]) -> LogEnds:
     ends = LogEnds()
     for at_ms, found in looks:
-        ends.saw(Look(at_ms, at_ms + 5, found))
+        ends.saw(Look(at_ms, at_ms + 5, found), {0: "a"}, MARKED)
     return ends
 
 
@@ -51,6 +52,36 @@ def test_a_look_counts_from_when_it_was_asked_and_from_when_it_was_answered() ->
     assert [ends.as_of_ms(0, known_to) for known_to in (3, 4, 5, 6)] == [NEVER, 100, 100, 300]
     assert [ends.end_by(1, at_ms) for at_ms in (104, 105, 250, 304, 305)] == [0, 2, 2, 2, 9]
     assert (ends.as_of_ms(7, 99), ends.end_by(7, 999)) == (NEVER, 0), "its leader never answered"
+
+
+@pytest.mark.parametrize(
+    ("found", "ways"),
+    [
+        ({1: 3}, {0: "a"}),  # its leader does not answer
+        ({0: 4, 1: 3}, {}),  # the node that serves it is away
+        ({0: 4, 1: 3}, {0: "b"}),  # it is another one now
+    ],
+)
+def test_a_look_at_what_producers_did_not_reach_counts_when_they_have_for_settle_ms(
+    found: dict[int, int], ways: dict[int, str]
+) -> None:
+    ends = seen((100, {0: 4, 1: 2}))
+    ends.saw(Look(200, 205, found), ways, MARKED)
+    back = ways or {0: "a"}
+    counts_from_ms = (205 if ways and 0 in found else 305) + SETTLE_MS
+    for at_ms in (300, counts_from_ms - 1, counts_from_ms):
+        assert ends.as_of_ms(0, 4) == 100
+        ends.saw(Look(at_ms, at_ms + 5, {0: 4, 1: 3}), back, MARKED)
+    assert ends.as_of_ms(0, 4) == counts_from_ms
+    assert ends.end_by(1, 205) == 3, "of a new partition it counts at once"
+
+
+def test_when_nothing_of_before_can_come_only_the_keys_of_the_old_partition_wait() -> None:
+    keys, ends = frozenset({7}), seen((100, {1: 3}))
+    draining = OPEN.moved(Move.RAISE, raised_ms=400)
+    assert hold_for(draining, 1, Report(400, 0, 9, keys), ends) == Hold(WHOLE, keys)
+    assert hold_for(draining, 1, Report(399, 0, 9, keys), ends) == Hold(3, keys)
+    assert hold_for(draining, 1, Report(400, 0, 9, None), ends) == HELD_WHOLE
 
 
 def test_of_too_many_looks_the_first_and_the_last_stay() -> None:

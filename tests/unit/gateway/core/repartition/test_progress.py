@@ -41,7 +41,6 @@ def test_partitions_are_created_once_all_nodes_hide_them() -> None:
 
 def test_it_opens_once_nobody_produces_by_the_old_metadata() -> None:
     created = in_phase(Move.CREATE)
-    assert next_step(created, "ab", {}, (), NOW_MS).move is Move.SHOW
     shown = created.moved(Move.SHOW)
     assert shown.shown == 8
     waits = next_step(shown, "ab", said(shown, producers=2), (), NOW_MS)
@@ -49,6 +48,16 @@ def test_it_opens_once_nobody_produces_by_the_old_metadata() -> None:
     assert len(waits.reasons) == 2
     assert next_step(shown, "a", said(shown), (), NOW_MS).move is Move.OPEN
     assert next_step(shown, "a", said(shown) | {"b": NodeSaid(9, 5)}, (), NOW_MS).move is Move.OPEN
+
+
+def test_the_new_partitions_are_shown_once_nobody_is_told_of_the_old_ones_alone() -> None:
+    created = in_phase(Move.CREATE)
+    assert next_step(created, "ab", {}, (), NOW_MS).move is Move.PREPARE
+    prepared = created.moved(Move.PREPARE, prepared=True)
+    waits = next_step(prepared, "ab", {"a": NodeSaid(3), "b": NodeSaid(2)}, (), NOW_MS)
+    assert (waits.move, waits.reasons) == (None, ("node b does not act by it yet",))
+    assert next_step(prepared, "ab", said(prepared), (), NOW_MS).move is Move.SHOW
+    assert (prepared.shown, aborted(prepared).phase) == (4, Phase.ABORTED)
 
 
 def test_boundaries_are_raised_once_nothing_can_be_late() -> None:
