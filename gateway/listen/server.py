@@ -198,7 +198,7 @@ class Server:
         self._hides = shown
 
     def withhold(self, topics: Callable[[], Collection[str]]) -> None:
-        """A client that asks for the metadata of one of `topics` is disconnected, and asks again."""
+        """A client that asks for the metadata of one of `topics` is disconnected, to ask again."""
         self._withheld = topics
 
     def look_into(self, stops: Callable[[Client, int, int, bytes], bool], answer: Handler) -> None:

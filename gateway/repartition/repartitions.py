@@ -335,9 +335,7 @@ class Repartitions:
             run.moved(run.record)
 
     def _withheld(self) -> list[str]:
-        return [
-            topic for topic, run in self.running.items() if self._company.withholds(run.record)
-        ]
+        return [topic for topic, run in self.running.items() if self._company.withholds(run.record)]
 
     def _served(self, connection: ConnectionId, metadata: Message) -> None:
         for run in self.running.values():

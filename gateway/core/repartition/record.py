@@ -10,8 +10,8 @@ Each phase is a record in Redis. A step writes the next one in the place of the 
 (`version`), so of several nodes that try, one succeeds; what it did before that, it may do again.
 
 - MARKED: all nodes are to know that partitions from `before` on are hidden from clients.
-- CREATED: Kafka has the new partitions, clients do not see them. Once it is `prepared` no node tells
-  anybody how many the topic has, until it is SHOWN.
+- CREATED: Kafka has the new partitions, clients do not see them. Once that is `prepared`, no node
+  tells anybody how many the topic has.
 - SHOWN: Metadata has them. Old partitions may still get records of keys that move.
 - OPEN: whoever produced before has been told, or was disconnected. `boundaries`, by old partition,
   are where its log ended then: what is below is the past of the keys that move.

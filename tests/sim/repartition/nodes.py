@@ -26,6 +26,14 @@ SILENT_MS = 10_000_000
 DEAD_MS = 1_000  # so long after its end the others count a node as live
 CLOSE_MS = 500
 FROZEN_MS_MAX = 6_000
+# Of the records that are left at its beginning so many are for later phases.
+LATER = {
+    Phase.MARKED: 0.9,
+    Phase.CREATED: 0.75,
+    Phase.SHOWN: 0.4,
+    Phase.OPEN: 0.15,
+    Phase.DRAINING: 0.1,
+}
 
 
 @dataclass(slots=True)
@@ -61,6 +69,7 @@ class ProducerAt:
     asked_ms: int = 0
     frozen_ms: int = 0  # until then
     moves_ms: int = 0  # its operator moves it then
+    rests: bool = False  # it has nothing to send while the topic changes
     since_ms: dict[int, int] = field(default_factory=dict)  # by partition: what it has sent there
     stuck: set[int] = field(default_factory=set)  # partitions that it does not reach now
 
@@ -69,6 +78,7 @@ class ProducerAt:
         return f"10.0.0.{id(self)}", "app"
 
 
+# Long: nodes and the producers that are connected to them; neither acts without the other.
 class Nodes(World):
     def __init__(self, seed: int) -> None:
         self.nodes: list[Node] = []
@@ -88,10 +98,15 @@ class Nodes(World):
         self.busy = self.rng.choice((0.5, 0.1, 0.02))  # with few, they come in all phases
         self.said: dict[str, NodeSaid] = {}
         self.clients = [
-            ProducerAt(producer, self.rng.choice((300, ASKS_MS_MAX, SILENT_MS)))
+            ProducerAt(
+                producer,
+                self.rng.choice((300, ASKS_MS_MAX, SILENT_MS)),
+                rests=self.rng.random() < 0.2,
+            )
             for producer in self.producers
         ]
         self.opened = 0  # connections
+        self.left_then = 0  # records, when it began
         self.phases: list[Phase] = []
         self.created_ms: dict[tuple[bytes, int], int] = {}
         self.leaderless_ms = [0] * self.options.after  # by partition: until then
@@ -139,7 +154,7 @@ class Nodes(World):
                     until_ms = self.now_ms + self.rng.randint(0, FROZEN_MS_MAX)
                     self.unowned_ms[window.partition] = until_ms
         for client in self.clients:
-            client.links.pop(node.name, None)
+            self._disconnect(client, node)
 
     def _answering(self) -> list[int]:
         return [at for at, until_ms in enumerate(self.leaderless_ms) if until_ms <= self.now_ms]
@@ -193,19 +208,20 @@ class Nodes(World):
 
     def _go_on(self) -> None:
         rng = self.rng
-        if not self.left and not any(sent for each in self.producers for sent in each.sent.values()):
-            self.now_ms += rng.randint(0, 300)  # there is only waiting left
+        waits = self.left <= self.left_then * LATER.get(self.record.phase, 0)
+        if waits and not any(sent for each in self.producers for sent in each.sent.values()):
+            self.now_ms += rng.randint(0, 100)
         if self.record.version == 0 and self.left <= self.options.records * (
             1 - self.options.open_at
         ):
-            self.record = self.marked
+            self.record, self.left_then = self.marked, self.left
         for client in self.clients:
             self._client(client)
         if rng.random() < 0.002:
             away_ms = rng.randint(500, FROZEN_MS_MAX)
             self.leaderless_ms[rng.randrange(self.options.after)] = self.now_ms + away_ms
         node = rng.choice(self.nodes)
-        if node is self.slow and rng.random() < 0.95:
+        if node is self.slow and rng.random() < 0.85:
             return
         if rng.random() < 0.004:
             if node.up:
@@ -337,12 +353,14 @@ class Nodes(World):
             link = client.links.get(node.name)
             if link is not None and link.connection in outstanding and over_ms > CLOSE_MS:
                 node.adopting.closed(link.connection)
-                del client.links[node.name]
+                self._disconnect(client, node)
 
     def _client(self, client: ProducerAt) -> None:
         if client.frozen_ms > self.now_ms:
             return
-        if self.now_ms - client.asked_ms >= client.asks_ms:
+        # Whoever has produced on no connection is known to nobody: metadata.max.age.ms has to do.
+        known = any(link.produces for link in client.links.values())
+        if self.now_ms - client.asked_ms >= (client.asks_ms if known else ASKS_MS_MAX):
             self._ask(client)
         if self.record.into and self.record.boundaries:
             late_ms = self.record.pace.late_ms
@@ -357,6 +375,11 @@ class Nodes(World):
         for _ in range(min(self.left, 3)):
             self._produce(client.producer)
         client.frozen_ms = self.now_ms + self.rng.randint(500, FROZEN_MS_MAX)
+
+    def _disconnect(self, client: ProducerAt, node: Node) -> None:
+        """It asks for Metadata then, whether it has anything to send or not."""
+        if client.links.pop(node.name, None) is not None:
+            client.asked_ms = -SILENT_MS
 
     def _connect(self, client: ProducerAt, node: Node) -> Link:
         self.opened += 1
@@ -375,8 +398,7 @@ class Nodes(World):
         if record is None or record.into:
             return
         if record.prepared and record.phase is Phase.CREATED and len(self.nodes) > 1:
-            client.links.pop(node.name, None)
-            client.asked_ms = -SILENT_MS  # it asks again
+            self._disconnect(client, node)
             return
         knew = client.producer.knows
         client.producer.knows = self.options.after if record.shows_new else self.options.before
@@ -386,11 +408,14 @@ class Nodes(World):
             if knew == self.options.before and self.rng.random() < 0.05:
                 self._freeze(client)
 
-    # ---------------------------------------------------------------------------------- what is sent
+    # -------------------------------------------------------------------------------- what is sent
 
     def _produce(self, producer: Producer) -> None:
         client = next(each for each in self.clients if each.producer is producer)
-        if client.frozen_ms > self.now_ms:
+        later = self.left_then * LATER.get(self.record.phase, 0)
+        if client.frozen_ms > self.now_ms or self.left <= later:
+            return
+        if client.rests and self.record.holds:
             return
         over = self.record.phase is Phase.FINISHED
         assert not over or producer.knows == self.options.after, "by the old partitions"

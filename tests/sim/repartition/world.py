@@ -336,8 +336,10 @@ class World:
 
     def _due_ms(self, partition: int) -> int:
         """The retries of a partition hold up what is behind; so late is nothing that is not."""
-        late_ms = self.options.late_ms if partition < self.options.before else (
-            self.options.late_ms // 10
+        late_ms = (
+            self.options.late_ms
+            if partition < self.options.before
+            else (self.options.late_ms // 10)
         )
         return self.now_ms + self.rng.randint(0, late_ms)
 

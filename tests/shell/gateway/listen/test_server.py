@@ -133,6 +133,24 @@ def test_a_broker_whose_port_is_taken_is_left_out() -> None:
     run(main())
 
 
+def test_a_client_that_asks_for_what_is_withheld_is_disconnected() -> None:
+    async def main() -> None:
+        async with rig() as gateway:
+            topic = {"Name": "grows", "Partitions": []}
+            gateway.upstream.on_api(METADATA, answers({"Topics": [topic]}))
+            gateway.server.withhold(lambda: ["others"])
+            client = await gateway.client()
+            got = body_of(await client.ask(request(METADATA, 9)), METADATA, 9)
+            assert [row["Name"] for row in got["Topics"]] == ["grows"]
+            gateway.server.withhold(lambda: ["grows"])
+            with capture_logs() as logs:
+                client.writer.write(request(METADATA, 9))
+                assert await client.ended() == b""
+            assert warnings(logs) == []
+
+    run(main())
+
+
 def test_listeners_follow_the_topology() -> None:
     async def main() -> None:
         async with rig() as gateway:
