@@ -96,7 +96,9 @@ class Repartitions:
         self._rests: dict[str, _Rest] = {}
         windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
         server.on_metadata(self._served)
-        server.withhold(self._withheld)
+        server.withhold(
+            lambda: [name for name, run in self.running.items() if company.withholds(run.record)]
+        )
         server.on_disconnect(self._disconnected)
 
     # ------------------------------------------------------------------------------------ the clock
@@ -333,9 +335,6 @@ class Repartitions:
         run = self.running.get(partition.topic)
         if run is not None and run.topic_id == topic_id and run.record.holds:
             run.moved(run.record)
-
-    def _withheld(self) -> list[str]:
-        return [topic for topic, run in self.running.items() if self._company.withholds(run.record)]
 
     def _served(self, connection: ConnectionId, metadata: Message) -> None:
         for run in self.running.values():
