@@ -8,12 +8,8 @@ import pytest
 
 from gateway.core.repartition.record import Phase
 from tests.rig.node_parts import TOPIC
-from tests.unit.gateway.repartition.test_repartitions import (  # noqa: F401 - a fixture
-    PACE,
-    Site,
-    _clock,
-    story,
-)
+from tests.rig.repartition_site import PACE, Site, story
+from tests.unit.gateway.repartition.test_repartitions import _clock  # noqa: F401 - a fixture
 
 
 @pytest.mark.parametrize("nodes", [(), ("a", "b")], ids=["alone", "two"])
