@@ -438,8 +438,8 @@ class Nodes(World):
                 elif at in client.stuck:
                     client.stuck.discard(at)
                     client.since_ms[at] = self.now_ms
-                    due_ms, *rest = sent[0]
-                    sent[0] = (max(due_ms, self._due_ms(at)), *rest)  # type: ignore[assignment]
+                    due_ms, key, number = sent[0]
+                    sent[0] = max(due_ms, self._due_ms(at)), key, number
         super()._arrive()
 
     def _is_given_up(self, key: bytes, number: int) -> bool:

@@ -211,9 +211,9 @@ def test_no_client_is_told_of_the_old_partitions_when_another_was_told_of_the_ne
 
     async def tell(site: Site) -> None:
         await site.one.start(TOPIC, 4, ())
-        told, ever = site.views, set()
+        ever: set[int] = set()
         while site.phase is not Phase.OPEN:
-            now = {view.shown or 2 for view in told if TOPIC not in view.withheld()}
+            now = {view.shown or 2 for view in site.views if TOPIC not in view.withheld()}
             assert len(now) <= 1
             ever |= now
             await asyncio.sleep(0.01)
