@@ -55,12 +55,10 @@ class RestServer:
         self._listening: socket.socket | None = None
         self._serving = asyncio.Event()
 
-    async def bind(self) -> None:
+    async def start(self) -> None:
         """Raises CannotListen."""
         section = self._section
         self._listening = listening_socket(section.host, section.port, "admin.host, admin.port")
-
-    async def serve(self) -> None:
         await self._server.startup(sockets=[])  # connections are accepted here
         self._serving.set()
 
@@ -79,8 +77,8 @@ class RestServer:
 
 
 def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -> Part[None]:
-    """The part that serves REST, once all parts are ready and until the very end. Raises
-    ConfigError for TLS files that cannot be used.
+    """The part that serves REST, from before clients come, who may have to wait, until the very
+    end. Raises ConfigError for TLS files that cannot be used.
     """
     certificates = None
     if section.tls is not None:
@@ -93,8 +91,7 @@ def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -
     return Part(
         name="rest",
         room=None,
-        start=server.bind,
+        start=server.start,
         background=(server.run, server.accept),
-        ready=server.serve,
         close=server.close,
     )

@@ -110,4 +110,12 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         config.admin, app.room, server.room.server.certificates
     )  # binds its port before clients can come
     last = [members.farewell(groups.room, owners), *routing.joining(nodes.room)]
-    return [*parts, app, rest, server, memory.build(reader.room), *last]
+    return [
+        *parts,
+        app,
+        rest,
+        repartition.known(growth.room),
+        server,
+        memory.build(reader.room),
+        *last,
+    ]

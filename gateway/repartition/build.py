@@ -14,7 +14,7 @@ from gateway.core.repartition.screening import Screening
 from gateway.listen.authoriser import Authoriser
 from gateway.listen.build import ListenRoom
 from gateway.operations.build import OperationsRoom
-from gateway.part import Part
+from gateway.part import Part, Trouble
 from gateway.repartition.company import Company
 from gateway.repartition.metrics import RepartitionCollector
 from gateway.repartition.repartitions import Repartitions
@@ -74,6 +74,11 @@ def build(
     async def load() -> None:
         await repartitions.load()
 
+    async def troubles() -> Sequence[Trouble]:
+        away = repartitions.away
+        text = f"no client is served before the repartitions of topics are known: {away}"
+        return (Trouble(text, serving=False),) if away else ()
+
     def warnings() -> Sequence[str]:
         return warnings_of(repartitions)
 
@@ -81,7 +86,13 @@ def build(
         name="repartition",
         room=RepartitionRoom(repartitions),
         collectors=(RepartitionCollector(repartitions.running),),
+        troubles=troubles,
         warnings=warnings,
         start=load,
         background=(repartitions.run,),
     )
+
+
+def known(room: RepartitionRoom) -> Part[None]:
+    """The part before the one that listens: what clients are shown is known first."""
+    return Part(name="repartitions_known", room=None, start=room.repartitions.known)

@@ -64,6 +64,7 @@ class _Rest:
     at_ms: int
 
 
+# Long: the node's part, operators' part and the record's part of one state.
 class Repartitions:
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Repartitions:
     ) -> None:
         self.records: dict[str, Repartition] = {}  # by topic, also repartitions that are over
         self.running: dict[str, RunningTopic] = {}
+        self.away = ""  # why the records could not be loaded
         self._table = table
         self._upstream = upstream
         self._server = server
@@ -91,6 +93,7 @@ class Repartitions:
         self._pace = pace
         self._company = company
         company.tell(lambda: {topic: run.said for topic, run in self.running.items()})
+        self._known = asyncio.Event()  # the records were loaded
         self._begun = asyncio.Event()
         self._acting = asyncio.Lock()  # a step, or an operator
         self._rests: dict[str, _Rest] = {}
@@ -104,16 +107,25 @@ class Repartitions:
     # ------------------------------------------------------------------------------------ the clock
 
     async def load(self) -> bool:
-        """Loads the records before clients come. False: Redis is away, and `run` asks again."""
+        """Loads the records. False: Redis is away, and `run` asks again."""
         try:
             records = await self._table.load()
         except StateUnavailable as away:
-            log.warning("repartitions_not_loaded", reason=str(away))
+            if self.away != str(away):
+                log.warning("repartitions_not_loaded", reason=str(away))
+            self.away = str(away)
             return False
         for record in records.values():
             self._apply(record)
-        self._holds.loaded = True
+        self.away, self._holds.loaded = "", True
+        self._known.set()
         return True
+
+    async def known(self) -> None:
+        """Returns once the records are loaded. Before that clients would be shown partitions that
+        are hidden, and what they write there nobody could read.
+        """
+        await self._known.wait()
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -147,10 +159,9 @@ class Repartitions:
 
     async def _follow(self) -> None:
         """Acts by what other nodes have written. What Redis has lost is written again: what is
-        older there than here, and what is missing though its topic is still there.
+        older there than here, and what is missing though its topic is still there. A node alone
+        writes it again, too: hidden partitions stay hidden when it starts again.
         """
-        if self._company.shared is None:
-            return
         async with self._acting:
             try:
                 records = await self._table.load()

@@ -11,14 +11,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from redis import Redis
 
 from gateway.core.repartition.partitioners import Partitioner
-from gateway.core.repartition.record import Pace, Repartition, from_text, to_text
+from gateway.core.repartition.record import Pace, Phase, Repartition, from_text, to_text
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
-from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.gateway_process import DIRECT, GatewayProcess, answers_api_versions
 from tests.rig.kafka import create_topic, end_transaction, log_end, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.partition_codes import batch, codes_about
@@ -114,6 +114,48 @@ def test_partitions_stay_hidden_until_they_are_shown(
     text = store.hget(KEY, name)
     assert isinstance(text, bytes)
     assert from_text(text).before == 2
+
+
+@pytest.mark.deep
+def test_a_node_that_starts_without_redis_waits_before_it_listens(
+    kafka: KafkaCluster, tmp_path: Path, redis: EmbeddedRedis, topic: Callable[..., str]
+) -> None:
+    """It would show partitions that are hidden, and nobody could read what is written there."""
+    name = topic(partitions=2)
+    with GatewayProcess(
+        tmp_path / "a", kafka.bootstrap_servers, redis_url=redis.url, repartition=QUICK
+    ) as node:
+        with WireClient(node.bootstrap) as client:
+            (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+        record = Repartition(
+            topic=name,
+            topic_id=row["TopicId"].hex(),
+            before=1,
+            after=2,
+            partitioner=Partitioner.MURMUR2,
+            pace=Pace(adoption_ms=1_000, settle_ms=0, late_ms=1_000),
+            phase=Phase.ABORTED,
+        )
+        Redis.from_url(redis.url).hset(KEY, name, to_text(record))
+        node.stop()
+        redis.stop()
+        node.spawn()
+
+        def says_why() -> bool:
+            try:
+                return any(
+                    "no client is served before" in each for each in health(node)[1]["reasons"]
+                )
+            except OSError:  # REST does not listen yet
+                return False
+
+        wait_until(says_why, what="the reason", deadline_s=30)
+        assert health(node, "/health/ready")[0] == 503
+        assert health(node, "/health/live")[0] == 200
+        assert not answers_api_versions(node.bootstrap)
+        redis.start()
+        node.wait_ready()
+        assert shown(node.bootstrap, name) == {0}
 
 
 @pytest.mark.deep

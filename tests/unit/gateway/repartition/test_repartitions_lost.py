@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from gateway.core.repartition.record import Phase
-from tests.rig.node_parts import TOPIC
+from gateway.core.repartition.partitioners import Partitioner
+from gateway.core.repartition.record import Phase, Repartition
+from gateway.repartition.limits import GONE_LOOK_S
+from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
 from tests.unit.gateway.repartition.test_repartitions import _clock  # noqa: F401 - a fixture
 
@@ -47,5 +49,44 @@ def test_a_lone_node_does_not_go_back_in_its_repartition() -> None:
         await asyncio.sleep(PACE.late_ms / 1000)
         assert site.view.shown == 4
         await site.until(Phase.FINISHED)
+
+    story(tell)
+
+
+def test_no_client_comes_before_redis_has_said_what_is_hidden() -> None:
+    site = Site()
+    site.kafka.partitions = 4
+    site.table.rows[TOPIC] = Repartition(
+        topic=TOPIC,
+        topic_id=TOPIC_ID.hex(),
+        before=2,
+        after=4,
+        partitioner=Partitioner.MURMUR2,
+        pace=PACE,
+        phase=Phase.ABORTED,
+    )
+    site.table.away = True
+
+    async def tell(site: Site) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            listens = tasks.create_task(site.one.known())
+            await asyncio.sleep(60)
+            assert (listens.done(), site.one.away) == (False, "Redis: away")
+            site.table.away = False
+            await listens
+        assert (site.view.shown, site.one.away) == (2, "")
+
+    story(tell, site=site)
+
+
+def test_an_aborted_one_that_redis_lost_is_written_again_by_a_node_alone() -> None:
+    """Else a node that starts shows what is hidden."""
+
+    async def tell(site: Site) -> None:
+        await site.one.start(TOPIC, 4, ())
+        record = await site.one.abort(TOPIC)
+        site.table.rows.clear()
+        await asyncio.sleep(2 * GONE_LOOK_S)
+        assert site.table.rows == {TOPIC: record}
 
     story(tell)
