@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
+from dispatcher.core.routing.hashes import key_hash32
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.repartition.limits import TOPIC_PARTITIONS_MAX
 from gateway.core.repartition.partitioners import Partitioner, Shown
@@ -178,7 +179,7 @@ def _refused_keys(facts: TopicFacts) -> list[str]:
     at, key = facts.shown.strays[0]
     return [
         "its producers use another partitioner than murmur2 or crc32, or several: partition"
-        f" {at} has key {key[:32]!r}"
+        f" {at} has the key of hash {int(key_hash32(key)):08x}"
     ]
 
 

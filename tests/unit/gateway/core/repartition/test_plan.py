@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dispatcher.core.routing.hashes import key_hash32
 from gateway.core.repartition.partitioners import Partitioner, Shown
 from gateway.core.repartition.plan import Into, TopicFacts, internal_topics, planned
 from gateway.core.repartition.record import Move, Pace, Repartition
@@ -83,6 +84,14 @@ def test_what_went_before() -> None:
         "hidden since an abort"
         in planned(replace(FACTS, partitions=12), 8, aborted, ()).refusals[0]
     )
+
+
+def test_a_refusal_names_a_key_by_its_hash() -> None:
+    """Who may begin a repartition need not be one who may see keys."""
+    strays = replace(FACTS, shown=Shown(None, 9, ((2, b"card-4711"),)))
+    (refusal,) = planned(strays, 8, None, ()).refusals
+    assert f"partition 2 has the key of hash {int(key_hash32(b'card-4711')):08x}" in refusal
+    assert "4711" not in refusal.replace("of hash", "")
 
 
 def test_a_new_topic_has_any_number_and_its_producers_any_partitioner() -> None:
