@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -113,7 +114,13 @@ async def run(config: ClustersConfig) -> None:
             await together(
                 [
                     lease.keep(),
-                    follow(source, news, metrics, config.schemas.poll_interval_ms),
+                    follow(
+                        source,
+                        news,
+                        metrics,
+                        config.schemas.poll_interval_ms,
+                        [parts.name for parts in targets],
+                    ),
                     confirming.run(news.again),
                     *(_identified(config, identities, each, news, metrics) for each in followers),
                 ]
@@ -150,8 +157,16 @@ def require_other_logs(config: ClustersConfig, identities: Identities) -> None:
             )
 
 
-async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms: int) -> None:
-    """Reads the source again and again, and publishes its changes."""
+async def follow(
+    source: Source,
+    news: News,
+    metrics: Metrics,
+    poll_interval_ms: int,
+    targets: Sequence[str],
+) -> None:
+    """Reads the source again and again, and publishes its changes. A source that cannot be read
+    counts as a failed round of all `targets`: nobody knows whether they are in sync.
+    """
     known, changes = Contents(), -1
     backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
     while True:
@@ -160,6 +175,8 @@ async def follow(source: Source, news: News, metrics: Metrics, poll_interval_ms:
         except _FAILURES as error:
             wait_s = backoff.failed()
             _LOG.warning("source_unreadable", error=str(error), retry_s=wait_s)
+            for target in targets:
+                metrics.failed(target)
             await asyncio.sleep(wait_s)
             continue
         backoff.worked()

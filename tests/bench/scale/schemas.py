@@ -105,7 +105,7 @@ async def _measured(versions: int, primary: str, target: str) -> list[Figure]:
         reader = LogReader({"bootstrap.servers": primary}, source)
         stack.callback(reader.close)
         news = News()
-        work: list[Any] = [follow(reader, news, metrics, POLL_INTERVAL_MS)]
+        work: list[Any] = [follow(reader, news, metrics, POLL_INTERVAL_MS, TARGETS)]
         work += [follower.run(news) for follower in followers]
         async with _running(work), _stalls() as stalls:
             await _until(lambda: in_sync() == [versions] * len(TARGETS))

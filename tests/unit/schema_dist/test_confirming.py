@@ -84,7 +84,7 @@ class World:
                 tasks.create_task(job)
                 for job in (
                     confirming.run(news.again),
-                    follow(RestReader(client), news, metrics, 5_000),
+                    follow(RestReader(client), news, metrics, 5_000, []),
                     Follower(parts, "a", metrics, may).run(news),
                 )
             ]
