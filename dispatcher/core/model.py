@@ -107,11 +107,21 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Member:
     """A member of the group that subscribes to this topic. `filters` are key globs; none accepts
-    every key.
+    every key. `awaited`: it gets no records, as it left not long ago, or is about to get its
+    partitions. What only it accepts waits for it.
     """
 
     member_id: MemberId
     filters: tuple[bytes, ...] = ()
+    awaited: bool = False
+
+
+def present(members: tuple[Member, ...]) -> tuple[Member, ...]:
+    """Without those that are awaited, which come last."""
+    end = len(members)
+    while end > 0 and members[end - 1].awaited:
+        end -= 1
+    return members if end == len(members) else members[:end]
 
 
 # ------------------------------------------------------------------------------------------- events
@@ -120,7 +130,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
     """The whole membership, in join order. Members that are gone lose their leases (`reason` says
-    how they went).
+    how they went). Members that are awaited come last, and only if others are there.
     """
 
     members: tuple[Member, ...]

@@ -147,6 +147,10 @@ class GroupSection(Section):
     """The interval of heartbeats that members are told."""
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
     """A member without a heartbeat for so long is evicted."""
+    unmatched_wait_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 120_000
+    """Records of a key that no member accepts wait so long for one that accepted it and left. After
+    that, and of a key that none of these accepted, they are skipped. 0: at once.
+    """
     filters: RuleSet = Field(
         default=(),
         description="Rules for the keys of members; the first that matches decides. In all at most"

@@ -49,6 +49,7 @@ class Evictions:
             group = groups.get(name)
             if groups.kept:
                 return
+            groups.forget_departed(name, listened_ms)
             if group is None or not groups.leads(name):
                 continue  # deleted since the last turn, or of another node
             if group.members:

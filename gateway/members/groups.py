@@ -190,7 +190,7 @@ class Groups:
         if gone_there:
             topics = group.topics()
             for member in gone_there:
-                del group.members[member.member_id]
+                group.remove(member.member_id, self.listening.of(now_ms))
             self.evicted(group, topics, gone_there)
         topics, count = group.topics(), len(group.members)
         changed, gone = group.copy(saved.epoch, saved.members, self.listening.of(now_ms))
@@ -250,17 +250,43 @@ class Groups:
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
         _tell(self._on_change, group)
         for topic in sorted(topics):
-            members = self.members(group.name, topic)
-            _tell(self._on_topic_members, TopicMembersChanged(group.name, topic, members, reason))
+            self._tell_members(group, topic, reason)
+
+    def _tell_members(self, group: ShareGroup, topic: str, reason: Reason) -> None:
+        members = self.members(group.name, topic)
+        _tell(self._on_topic_members, TopicMembersChanged(group.name, topic, members, reason))
 
     def members(self, group_name: str, topic: str) -> tuple[Member, ...]:
+        """Behind them those that are awaited, if some keys are accepted by no member."""
         group = self._groups.get(group_name)
         if group is None:
             return ()
-        return tuple(
+        there = tuple(
             Member(MemberId(member.member_id), self.key_filters(group_name, member.client_id))
             for member in group.subscribers(topic)
         )
+        section = self.settings.of(group_name)
+        if not section.unmatched_wait_ms or not section.reliable or not there:
+            return there
+        if not all(member.filters for member in there):
+            return there  # One takes every key.
+        filters = {self.key_filters(group_name, client) for client in group.awaited(topic)}
+        missing = sorted(filters - {member.filters for member in there})
+        return there + tuple(Member(MemberId(""), one, awaited=True) for one in missing)
+
+    def forget_departed(self, name: str, now_ms: int) -> None:
+        """Nobody waits any longer for members that left so long ago. `now_ms`: as listened."""
+        group = self._groups.get(name)
+        if group is None or not group.departed:
+            return
+        since_ms = now_ms - self.settings.of(name).unmatched_wait_ms
+        if next(iter(group.departed.values())) > since_ms:  # the earliest
+            return
+        before = {topic: self.members(name, topic) for topic in group.topics()}
+        group.forget_departed(since_ms)
+        for topic, members in before.items():
+            if self.members(name, topic) != members:
+                self._tell_members(group, topic, Reason.MEMBER_LEFT)
 
     def has_members(self, group_name: str, topic: str) -> bool:
         """Cheap: each window asks with each tick."""
@@ -286,9 +312,7 @@ class Groups:
         group = self._groups.get(name)
         if group is not None:
             for topic in group.topics():
-                members = self.members(name, topic)
-                changed = TopicMembersChanged(name, topic, members, Reason.MEMBER_LEFT)
-                _tell(self._on_topic_members, changed)
+                self._tell_members(group, topic, Reason.MEMBER_LEFT)
 
     def topics(self, name: str) -> list[str]:
         """The topics that the members of the group subscribe to."""

@@ -116,6 +116,7 @@ def build(
         room=WindowsRoom(windows, monitored, ready, outcomes, flow),
         collectors=_collectors(windows.table, outcomes, flow, monitored),
         troubles=troubles,
+        warnings=outcomes.warnings,
         figures=lambda: window_figures(waiting),
         background=(
             windows.watchdog.watch_forever,

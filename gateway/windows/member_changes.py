@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dispatcher.core.model import MembersChanged, Reason
+from dispatcher.core.model import MembersChanged, Reason, present
 from gateway.members.groups import TopicMembersChanged
 from gateway.windows.limits import MEMBER_CHANGES_AT_ONCE
 from gateway.windows.window import Window
@@ -48,7 +48,7 @@ class MemberChanges:
         """Tells each of `windows`, after the changes that already wait for it."""
         place = (moved.group, moved.topic)
         before = self._last.pop(place, _NOBODY)
-        there = frozenset(str(member.member_id) for member in moved.members)
+        there = frozenset(str(member.member_id) for member in present(moved.members))
         if there:
             self._last[place] = there
         gone, come = before - there, there - before

@@ -26,18 +26,25 @@ _LOGGED: Final = frozenset(
 )
 
 
+# So long /health tells of skipped records.
+SKIPPED_TOLD_MS: Final = 900_000
+
+
 @dataclass(slots=True)
 class RecordOutcomes:
     """Logs the outcomes that an operator must see, too."""
 
     log: GroupLog
     _counts: dict[str, dict[Notice, int]] = field(default_factory=dict)  # by group
+    _skipped_ms: dict[str, int] = field(default_factory=dict)  # by group, when the last time
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
         counts = self._counts.get(group)
         if counts is None:  # from 0: an alert on an increase must see the first record, too
             counts = self._counts[group] = dict.fromkeys(Notice, 0)
         counts[noticed.notice] += noticed.count
+        if noticed.notice is Notice.SKIPPED:
+            self._skipped_ms[group] = self.log.now_ms()
         if noticed.notice in _LOGGED:
             self._logged(group, partition, noticed)
 
@@ -60,6 +67,17 @@ class RecordOutcomes:
     def all(self) -> list[tuple[str, dict[Notice, int]]]:
         return list(self._counts.items())
 
+    def warnings(self) -> list[str]:
+        """Lines of /health."""
+        since_ms = self.log.now_ms() - SKIPPED_TOLD_MS
+        return [
+            f"group {group!r}: {self._counts[group][Notice.SKIPPED]} records were skipped:"
+            " no member accepts their keys"
+            for group, at_ms in sorted(self._skipped_ms.items())
+            if at_ms > since_ms
+        ]
+
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
         self._counts.pop(group, None)
+        self._skipped_ms.pop(group, None)

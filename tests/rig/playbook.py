@@ -207,7 +207,8 @@ class Playbook:
         """A core restored from the persisted state, which has read the same log, is the same."""
         twin = Dispatcher(self.policy, self.stored)
         if self.core.read_position > twin.read_position:
-            twin.handle(MembersChanged(self.core.members, self.now_ms))
+            members = self.core.members + self.core._state.awaited
+            twin.handle(MembersChanged(members, self.now_ms))
             start = twin.read_position
             offsets = [o for o in range(start, self.core.read_position) if o in self.log]
             keys = [self.log[offset] for offset in offsets]

@@ -65,6 +65,7 @@ class Checkers:
         self.failed: dict[int, int | None] = {}
         self.members: tuple[Member, ...] = ()
         self._members_before: tuple[Member, ...] = ()  # this step
+        self.awaited: tuple[Member, ...] = ()  # nothing that they accept is skipped
         self.router = Router(())
         self.delivered_count = 0
         self.not_before_ms: dict[int, int] = {}  # back-off of released records
@@ -114,7 +115,8 @@ class Checkers:
         key = self.log.records[offset]
         # Due retries come first in a step, and are still judged by the members of before.
         for members in (self.members, self._members_before):
-            if members and not any(accepts(member.filters, key) for member in members):
+            takers = (*members, *self.awaited)
+            if members and not any(accepts(member.filters, key) for member in takers):
                 return "skipped"
         spent = self.deliveries.get(offset, 0) >= self.policy.deliveries_max
         if self.policy.exhausted is PoisonPolicy.DROP and spent:
@@ -458,6 +460,8 @@ class Checkers:
         """A member that left has given all records back, or does so at the end of the grace: a core
         that was rebuilt meanwhile has never seen it.
         """
+        self.awaited = tuple(member for member in members if member.awaited)
+        members = tuple(member for member in members if not member.awaited)
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
         self.silence.changed(members, now_ms)
         self._joins(members)

@@ -5,6 +5,8 @@ SavedMembers outlive a crash of the node (they are kept in the store), sessions 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from dispatcher.core.life.idle_windows import IdleWindows
@@ -39,6 +41,9 @@ class Gateway:
         self.file = self.store.dump()  # the state that the store may be set back to
         self.windows: list[Window] = []
         self.members: dict[MemberId, Member] = {}
+        # Those that left not long ago; their own draw, which changes no other one.
+        self.departed: dict[MemberId, Member] = {}
+        self.waits_ms = Random(world.seed).choice((0, 0, 3_000, 60_000))
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
         self.ended: set[SessionId] = set()  # of those that this node opened
         self.topics = 0
@@ -77,12 +82,30 @@ class Gateway:
             window.handle(event)
 
     def set_members(self, members: dict[MemberId, Member], reason: Reason) -> None:
+        gone = {name: one for name, one in self.members.items() if name not in members}
         self.members = members
+        if self.waits_ms:
+            self.departed |= gone
+            self.world.after(self.waits_ms, lambda: self._forget(gone))
         if members:
             self._wake()
         else:
             self.idle.look_at(self.windows)
-        self.post(MembersChanged(tuple(members.values()), self.world.now_ms, reason))
+        self.post(MembersChanged(self.told_members(), self.world.now_ms, reason))
+
+    def told_members(self) -> tuple[Member, ...]:
+        """With those that are awaited."""
+        there = tuple(self.members.values())
+        if not there or not self.world.policy.reliable:
+            return there
+        return there + tuple(replace(one, awaited=True) for one in self.departed.values())
+
+    def _forget(self, gone: dict[MemberId, Member]) -> None:
+        for name, member in gone.items():
+            if self.departed.get(name) is member:
+                del self.departed[name]
+        members = self.told_members()
+        self.post(MembersChanged(members, self.world.now_ms, Reason.MEMBER_LEFT))
 
     def _wake(self) -> None:
         for window in self.windows:

@@ -418,7 +418,7 @@ class Window:
         if not world.policy.reliable:
             self.unreliable.rebuilt(snapshot)
         self.incarnation += 1
-        members = tuple(gateway.members.values())
+        members = gateway.told_members()
         now_ms = world.now_ms
         commands = self.life.loaded(
             *(world.policy, snapshot, members, now_ms),

@@ -17,6 +17,7 @@ from dispatcher.core.model import (
     SessionLost,
     SessionOpened,
     Ticked,
+    present,
 )
 from dispatcher.core.records.keys import NO_OFFSET, LeaseHolder, MemberQueue
 from dispatcher.core.records.leases import Lease
@@ -28,8 +29,11 @@ from dispatcher.core.steps import Notice, Noticed
 
 def members_changed(state: WindowState, event: MembersChanged) -> None:
     members = state.owners.router.members
-    if len(event.members) == len(members) and event.members == members:
+    there = present(event.members)
+    awaited = event.members[len(there) :]
+    if len(there) == len(members) and there == members and awaited == state.awaited:
         return
+    state.awaited = awaited
     before = {member.member_id: member for member in state.members}
     newcomers: list[MemberQueue] = []
     others = len(state.members) > 0
@@ -37,13 +41,13 @@ def members_changed(state: WindowState, event: MembersChanged) -> None:
         before.pop(member.member_id)
         if member.member_id in before
         else _newcomer(state, member.member_id, newcomers, event.now_ms)
-        for member in event.members
+        for member in there
     ]
     state.by_member = {member.member_id: member for member in state.members}
     state.provisional = [one for one in state.provisional if one.member_id not in before]
     if others and newcomers:
         joined(state, newcomers)
-    _choose_takers(state, shared_router(event.members))
+    _choose_takers(state, shared_router(there))
     if not state.members:
         state.reading = False
     state.relist()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dispatcher.core.hold import Hold
-from dispatcher.core.model import EvictPolicy, Key, MemberId, PoisonPolicy, Policy, Reason
+from dispatcher.core.model import EvictPolicy, Key, Member, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.records.draining_keys import DrainingKeys
 from dispatcher.core.records.held_keys import waits
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
@@ -20,6 +20,7 @@ from dispatcher.core.records.loads import takes
 from dispatcher.core.records.owners import Owners
 from dispatcher.core.records.retry import AT_ONCE, CLEAN, Retry, RetryBook, backoff_ms, new_retry
 from dispatcher.core.records.span import Span
+from dispatcher.core.routing.glob import accepts
 from dispatcher.core.steps import Change, Effect, Notice, RetryState
 
 
@@ -42,6 +43,7 @@ class WindowState:
         # Whose ready list or count in flight this step changed; a step must not cost a pass over
         # all members.
         self.touched: list[MemberQueue] = []
+        self.awaited: tuple[Member, ...] = ()  # what only these accept is not skipped
         self.absent: dict[MemberId, MemberQueue] = {}  # hold leases and are not in the group
         self.attentive: list[MemberQueue] = []  # members that are not silent (silence.py)
         self.owners = Owners(policy.bounded_load)
@@ -88,7 +90,7 @@ class WindowState:
             return
         owner = queue.owner
         if owner is None:
-            if self.members:
+            if self.members and not self.is_awaited(queue):
                 self.skip(queue)
         elif self.may_go_out(queue, owner):
             queue.listed = True
@@ -138,6 +140,11 @@ class WindowState:
                 return NO_OFFSET
             offset = window.after(queue, offset)
         return NO_OFFSET
+
+    def is_awaited(self, queue: KeyQueue) -> bool:
+        """Whether a member may come that accepts this key, which no present one does."""
+        key = queue.key
+        return any(accepts(member.filters, key) for member in self.awaited)
 
     def skip(self, queue: KeyQueue) -> None:
         """No member accepts this key: settles its waiting records, from the front, up to the first

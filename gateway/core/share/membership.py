@@ -40,6 +40,9 @@ JOIN_EPOCH = 0
 # More members that start at once are a crowd: their partitions come with the next heartbeat.
 START_MEMBERS_MAX = 10
 
+# Of members that left: their client ids, with the topics that they had.
+DEPARTED_MAX = 1_000
+
 Assignment = dict[bytes, tuple[int, ...]]  # topic id (16 bytes) -> partitions
 TopicByName = Callable[[str], Topic | None]
 
@@ -93,6 +96,8 @@ class ShareGroup:
     start_ms: int = 0
     epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
+    # When the last member of a client id, with these topics, left; the earliest first.
+    departed: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
     _joined_ms: int | None = None  # the newest join
     _started_ms: int | None = None  # the join of the first of the present members
 
@@ -103,18 +108,36 @@ class ShareGroup:
         if not beat.member_id:
             raise InvalidRequest("MemberId can't be empty.")
         if beat.member_epoch == LEAVE_EPOCH:
-            return self._leave(beat.member_id)
+            return self._leave(beat.member_id, now_ms)
         if beat.member_epoch == JOIN_EPOCH:
             return self._join(beat, topic_by_name, now_ms)
         if beat.member_epoch < 0:
             raise InvalidRequest("MemberEpoch is invalid.")
         return self._continue(beat, topic_by_name, now_ms)
 
-    def _leave(self, member_id: str) -> HeartbeatAnswer:
-        if self.members.pop(member_id, None) is None:
+    def _leave(self, member_id: str, now_ms: int) -> HeartbeatAnswer:
+        if member_id not in self.members:
             raise UnknownMember(f"Member {member_id} is not a member of group {self.name}.")
+        self.remove(member_id, now_ms)
         self.epoch += 1
         return HeartbeatAnswer(LEAVE_EPOCH, None, members_changed=True)
+
+    def remove(self, member_id: str, now_ms: int) -> ShareMember:
+        """Takes a member out of the group."""
+        member = self.members.pop(member_id)
+        self._note_departed(member, now_ms)
+        return member
+
+    def _note_departed(self, member: ShareMember, now_ms: int) -> None:
+        place = (member.client_id, member.topics)
+        self.departed.pop(place, None)
+        self.departed[place] = now_ms
+        if len(self.departed) > DEPARTED_MAX:
+            del self.departed[next(iter(self.departed))]
+
+    def forget_departed(self, since_ms: int) -> None:
+        """Those that left at `since_ms` or earlier."""
+        self.departed = {place: at for place, at in self.departed.items() if at > since_ms}
 
     def _join(self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int) -> HeartbeatAnswer:
         if not beat.topics:
@@ -228,7 +251,7 @@ class ShareGroup:
         """
         due = [member for member in self.members.values() if self._is_due(member, now_ms)]
         for member in due:
-            del self.members[member.member_id]
+            self.remove(member.member_id, now_ms)
         if due:
             self.epoch += 1
         return due
@@ -286,6 +309,8 @@ class ShareGroup:
             known.topics, known.client_id = member.topics, member.client_id
             known.epoch, known.previous_epoch = member.epoch, member.previous_epoch
             self.members[member.member_id] = known
+        for member in before.values():
+            self._note_departed(member, now_ms)
         return changed, list(before.values())
 
     def subscribers(self, topic: str) -> list[ShareMember]:
@@ -294,6 +319,17 @@ class ShareGroup:
         return [
             member for member in members if member.subscribes(topic) and not member.assigned_later
         ]
+
+    def awaited(self, topic: str) -> list[str]:
+        """Client ids of members that subscribe to `topic` and will have its partitions soon, or
+        left not long ago.
+        """
+        later = [
+            member.client_id
+            for member in self.members.values()
+            if member.assigned_later and member.subscribes(topic)
+        ]
+        return later + [client_id for client_id, topics in self.departed if topic in topics]
 
     def has_subscribers(self, topic: str) -> bool:
         """Quick as a rule: the first member subscribes."""

@@ -13,7 +13,7 @@ from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.windows.metrics import OutcomeCollector, WindowCollector
-from gateway.windows.record_outcomes import RecordOutcomes
+from gateway.windows.record_outcomes import SKIPPED_TOLD_MS, RecordOutcomes
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
 
@@ -67,6 +67,23 @@ def test_a_group_that_rejects_much_writes_one_line_in_ten_seconds() -> None:
     assert [line["offset"] for line in logs][:2] == [0, 1], "the first of each interval"
     assert {line["detail"] for line in logs} == {"rejected"}
     assert 'outcome="dropped"} 7752.0' in exported(OutcomeCollector(outcomes))
+
+
+def test_records_that_no_member_takes_are_told_for_a_while() -> None:
+    now = [10_000_000]
+    outcomes = RecordOutcomes(GroupLog(lambda: now[0]))
+    outcomes.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
+    assert outcomes.warnings() == []
+    for count in (2, 3):
+        outcomes.noticed("g", PLACE, Noticed(Notice.SKIPPED, count))
+    lines = ["group 'g': 5 records were skipped: no member accepts their keys"]
+    now[0] += SKIPPED_TOLD_MS - 1
+    assert outcomes.warnings() == lines
+    now[0] += 1
+    assert outcomes.warnings() == []
+    outcomes.noticed("g", PLACE, Noticed(Notice.SKIPPED, 1))
+    outcomes.forget("g")
+    assert outcomes.warnings() == []
 
 
 def test_a_group_that_is_gone_leaves_no_series() -> None:

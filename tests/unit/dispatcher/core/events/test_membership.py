@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.core.model import (
@@ -199,6 +201,49 @@ def test_changed_filters_route_anew() -> None:
     play.ack("c1", 1)
     assert play.core.settled_ranges() == [(1, 2)]
     assert play.notices() == {Notice.ACCEPTED: 1, Notice.SKIPPED: 1}
+
+
+def test_what_only_a_member_that_left_accepts_waits_for_it() -> None:
+    """It is deployed anew, and comes back under another name."""
+    a, b = Member(MemberId("a"), (b"a*",)), Member(MemberId("b"), (b"b*",))
+    play = Playbook().on(MembersChanged((a, b), 1_000)).produce(b"a", b"b")
+    assert play.acquire("b") == [1]
+    left = (a, replace(b, member_id=MemberId(""), awaited=True))
+    play.on(MembersChanged(left, play.now_ms)).close("b").produce(b"b", b"c", b"a")
+    assert play.notices() == {Notice.SKIPPED: 1}, "c is of nobody, then or now"
+    assert play.acquire("a") == [0]
+    play.ack("a", 0)
+    assert play.acquire("a") == [4], "other keys go on"
+    back = (a, replace(b, member_id=MemberId("b2")), left[1])
+    play.on(MembersChanged(back, play.now_ms)).expect(MembersReady([MemberId("b2")]))
+    assert play.acquire("b2") == [1]
+    play.ack("b2", 1)
+    assert play.acquire("b2") == [2], "in their order"
+
+
+def test_who_is_not_awaited_any_longer_gets_nothing_more() -> None:
+    a, b = Member(MemberId("a"), (b"a*",)), Member(MemberId("b"), (b"b*",))
+    awaited = (a, replace(b, awaited=True))
+    play = Playbook().on(MembersChanged(awaited, 1_000)).produce(b"b", None, b"b", b"a")
+    assert play.core.settled_ranges() == [(1, 1)], "nobody accepts a record without a key"
+    play.on(MembersChanged(awaited, play.now_ms))
+    play.on(MembersChanged((a,), play.now_ms))
+    assert play.core.cursor == 3
+    assert play.notices() == {Notice.SKIPPED: 2}
+    play.on(MembersChanged((a,), play.now_ms)).produce(b"b")
+    assert play.core.cursor == 3
+
+
+def test_what_waits_for_a_member_that_left_holds_no_other_key_up() -> None:
+    policy = Policy(span_max=8)
+    a, b = Member(MemberId("a"), (b"a*",)), Member(MemberId("b"), (b"b*",), awaited=True)
+    play = Playbook(policy).on(MembersChanged((a, b), 1_000)).produce(*[b"b"] * 8)
+    play.produce(b"a")
+    assert play.acquire("a") == []
+    play.wait(500).wait(500).read()
+    assert play.acquire("a") == [8]
+    play.on(MembersChanged((a,), play.now_ms))
+    assert play.core.cursor == 8
 
 
 def test_records_without_a_key_are_units_of_their_own() -> None:
