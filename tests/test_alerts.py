@@ -23,7 +23,6 @@ from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.repartition.record import Pace, Repartition
 from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -43,8 +42,6 @@ from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
 from gateway.reading.metrics import ReaderCollector
 from gateway.reading.refetch import ReaderCounts
-from gateway.repartition.metrics import RepartitionCollector
-from gateway.repartition.running import Late, RunningTopic
 from gateway.upstream.build import broker_troubles
 from gateway.windows.metrics import OutcomeCollector, RoundTripCollector, WindowCollector
 from gateway.windows.record_outcomes import RecordOutcomes
@@ -55,6 +52,7 @@ from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import VirtualLoop, now_ms, run, settle
 from tests.test_alerts_of_distribution import STORIES as DISTRIBUTION
 from tests.test_alerts_of_nodes import STORIES as NODES
+from tests.test_alerts_of_repartitions import STORIES as REPARTITIONS
 
 RULES = rules()
 PLACE = TopicPartition("orders", b"t" * 16, 3)
@@ -63,7 +61,7 @@ STORIES = Stories()
 
 
 def test_every_rule_has_its_story() -> None:
-    assert STORIES.keys() | NODES.keys() | DISTRIBUTION.keys() == RULES.keys()
+    assert STORIES.keys() | NODES.keys() | DISTRIBUTION.keys() | REPARTITIONS.keys() == RULES.keys()
 
 
 # ------------------------------------------------------------------------------------------ a node
@@ -176,32 +174,6 @@ async def redis_is_slow(watch: Watch) -> None:
     watch.before = before
     await watch.calm()
     store.seconds = 0.3
-    await watch.amiss()
-
-
-@dataclass(slots=True)
-class GrowingOfStory:
-    """A topic that grows, as its metrics see it."""
-
-    record: Repartition
-    late: Late = field(default_factory=Late)
-    closed: int = 0
-
-
-@STORIES.of("KeywayRepartitionLateRecords")
-async def a_producer_goes_past_the_gateway(watch: Watch) -> None:
-    pace = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
-    record = Repartition(
-        topic="orders", topic_id="00", before=4, after=8, partitioner=None, pace=pace
-    )
-    run = GrowingOfStory(record)
-    watch.register(RepartitionCollector({"orders": cast("RunningTopic", run)}))
-    await watch.calm()
-
-    async def before() -> None:
-        run.late.records += 1
-
-    watch.before = before
     await watch.amiss()
 
 
@@ -468,6 +440,14 @@ async def a_record_is_given_up(watch: Watch) -> None:
     happens = outcomes(watch)
     await watch.calm()
     happens(Notice.DROPPED, 1)  # the first of the group
+    await watch.amiss(1)
+
+
+@STORIES.of("KeywayRecordsSkipped")
+async def no_member_takes_a_key(watch: Watch) -> None:
+    happens = outcomes(watch)
+    await watch.calm()
+    happens(Notice.SKIPPED, 1)
     await watch.amiss(1)
 
 

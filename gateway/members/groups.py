@@ -282,7 +282,9 @@ class Groups:
         since_ms = now_ms - self.settings.of(name).unmatched_wait_ms
         if next(iter(group.departed.values())) > since_ms:  # the earliest
             return
-        before = {topic: self.members(name, topic) for topic in group.topics()}
+        filters = (self.key_filters(name, one.client_id) for one in group.members.values())
+        topics = group.topics() if any(filters) else []  # else nobody is awaited
+        before = {topic: self.members(name, topic) for topic in topics}
         group.forget_departed(since_ms)
         for topic, members in before.items():
             if self.members(name, topic) != members:

@@ -48,14 +48,13 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
     cluster = upstream.build(cluster_settings)
     group_log = GroupLog(now_ms)
     reader = reading.build(cluster.room, group_log, now_ms)
-    limits = [section.rule() for section in config.limits]
     server = listen.build(
         server_settings(config, cluster_settings),
         cluster.room,
         tasks,
         now_ms,
         process.hangup,
-        limits,
+        [section.rule() for section in config.limits],
     )
     nodes = routing.build(config, cluster.room, server.room, redis.room.client, now_ms)
     owners = nodes.room.owners
@@ -110,12 +109,5 @@ def wire(config: Config, source: ConfigSource, process: Process) -> list[Part[An
         config.admin, app.room, server.room.server.certificates
     )  # binds its port before clients can come
     last = [members.farewell(groups.room, owners), *routing.joining(nodes.room)]
-    return [
-        *parts,
-        app,
-        rest,
-        repartition.known(growth.room),
-        server,
-        memory.build(reader.room),
-        *last,
-    ]
+    first, held = repartition.known(growth.room), memory.build(reader.room)
+    return [*parts, app, rest, first, server, held, *last]

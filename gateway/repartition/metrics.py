@@ -31,8 +31,14 @@ class RepartitionCollector(Collector):
             "Connections that were closed because they had not adopted the new partitions",
             labels=["topic"],
         )
+        given_up = GaugeMetricFamily(
+            "keyway_repartition_given_up_groups",
+            "Consumer groups that are no longer waited for: their keys may be out of order",
+            labels=["topic"],
+        )
         for topic, run in sorted(self.running.items()):
             since.add_metric([topic, run.record.phase.value], run.record.began_ms / 1000)
             late.add_metric([topic], run.late.records)
             closed.add_metric([topic], run.closed)
-        yield from (since, late, closed)
+            given_up.add_metric([topic], len(run.given_up))
+        yield from (since, late, closed, given_up)

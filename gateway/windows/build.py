@@ -71,8 +71,7 @@ def build(
     holds: Holds,
 ) -> Part[WindowsRoom]:
     cluster, groups = upstream.cluster, members.groups
-    monitored = MonitoredStore(store, now_ms)
-    ready = ReadySignals()
+    monitored, ready = MonitoredStore(store, now_ms), ReadySignals()
     outcomes, flow = RecordOutcomes(group_log), RecordFlow()
 
     windows = Windows(

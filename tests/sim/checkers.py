@@ -66,8 +66,7 @@ class Checkers:
         self.members: tuple[Member, ...] = ()
         self._members_before: tuple[Member, ...] = ()  # this step
         self.awaited: tuple[Member, ...] = ()  # nothing that they accept is skipped
-        self.router = Router(())
-        self.delivered_count = 0
+        self.router, self.delivered_count = Router(()), 0
         self.not_before_ms: dict[int, int] = {}  # back-off of released records
         self.lost_sessions: set[str] = set()
         self.opened_last: dict[str, str] = {}  # member -> session
@@ -115,8 +114,7 @@ class Checkers:
         key = self.log.records[offset]
         # Due retries come first in a step, and are still judged by the members of before.
         for members in (self.members, self._members_before):
-            takers = (*members, *self.awaited)
-            if members and not any(accepts(member.filters, key) for member in takers):
+            if members and not any(accepts(m.filters, key) for m in (*members, *self.awaited)):
                 return "skipped"
         spent = self.deliveries.get(offset, 0) >= self.policy.deliveries_max
         if self.policy.exhausted is PoisonPolicy.DROP and spent:
@@ -460,8 +458,6 @@ class Checkers:
         """A member that left has given all records back, or does so at the end of the grace: a core
         that was rebuilt meanwhile has never seen it.
         """
-        self.awaited = tuple(member for member in members if member.awaited)
-        members = tuple(member for member in members if not member.awaited)
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
         self.silence.changed(members, now_ms)
         self._joins(members)

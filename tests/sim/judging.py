@@ -23,6 +23,7 @@ from dispatcher.core.model import (
     SessionLost,
     SessionOpened,
     Ticked,
+    present,
 )
 from dispatcher.core.steps import AckResult, Delivered, Effect, Notice, Noticed, Step
 from tests.sim.checkers import CheckFailure
@@ -73,7 +74,9 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
         case SessionOpened():
             checkers.opened(event.member_id, event.session_id, now_ms)
         case MembersChanged():
-            checkers.members_changed(event.members, event.reason, now_ms)
+            there = present(event.members)
+            checkers.awaited = event.members[len(there) :]
+            checkers.members_changed(there, event.reason, now_ms)
         case DeadLettered():
             for offset in event.offsets if event.durable else ():
                 checkers.cause(offset, "dead-lettered")

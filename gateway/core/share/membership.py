@@ -86,6 +86,7 @@ class ShareMember:
         return at < len(self.topics) and self.topics[at] == topic
 
 
+# Long: a method for each thing that may happen to a member, and a question for each room above.
 @dataclass(slots=True)
 class ShareGroup:
     name: str

@@ -1,0 +1,97 @@
+"""Members that left a group not long ago: keys that only they accepted wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dispatcher.core.model import Acquire, MemberId
+from tests.rig.node_parts import GROUP, TOPIC, Node
+from tests.rig.virtual_time import now_ms, run, settle
+from tests.unit.gateway.members.test_groups import QUICK, beating, copied, names
+
+FILTERED = QUICK.model_copy(update={"unmatched_wait_ms": 60_000})
+TAKES = {"a": (b"a-*",), "b": (b"b-*",), "b2": (b"b-*",)}  # by member; others: every key
+
+
+def filtered(node: Node) -> None:
+    node.groups.key_filters = lambda _, client: TAKES.get(client.removeprefix("client-"), ())
+
+
+def test_keys_of_a_member_that_left_wait_for_the_next_one_and_not_for_ever() -> None:
+    """A deployment: the only member that takes `b-*` is away for a while."""
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            epoch = node.beat("a", connection=1)
+            joined = node.beat("b", connection=2)
+            await settle()
+            node.beat("b", -1, connection=2)
+            assert joined > 0
+            node.log.produce(b"b-1", b"c-1", b"b-2")
+            await settle()
+            core = node.window().dispatcher
+            assert core is not None
+            assert (core.cursor, core.settled_ranges()) == (0, [(1, 1)])
+            node.beat("b2", connection=2)
+            await settle()
+            session = node.groups.sessions.open((1, GROUP, "b2"), 2, acknowledges=False)
+            event = Acquire(MemberId("b2"), session.session_id, 9, now_ms())
+            acquired = node.window().acquire(event)
+            assert acquired is not None
+            assert acquired.offsets == [0, 2]
+            await beating(node, "a", epoch, 11)  # b2 is evicted
+            await beating(node, "a", epoch, 55)
+            assert core.cursor == 0
+            await beating(node, "a", epoch, 8)
+            assert core.cursor == 3
+            assert [member.member_id for member in core.members] == ["a"]
+
+    run(work())
+
+
+@pytest.mark.parametrize("change", [{"unmatched_wait_ms": 0}, {"reliable": False}])
+def test_who_left_is_not_awaited(change: dict[str, object]) -> None:
+    async def work() -> None:
+        async with Node(FILTERED.model_copy(update=change)) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            node.beat("b", connection=2)
+            node.beat("b", -1, connection=2)
+            assert names(node) == ["a"]
+
+    run(work())
+
+
+def test_where_some_member_takes_every_key_nobody_is_awaited() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            node.beat("b", connection=2)
+            node.beat("all", connection=3)
+            node.beat("b", -1, connection=2)
+            assert names(node) == ["a", "all"]
+            node.beat("all", -1, connection=3)
+            awaited = [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited]
+            assert awaited == [(), (b"b-*",)]
+
+    run(work())
+
+
+def test_who_left_another_node_is_awaited_here() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.groups.leads = lambda _: False
+            node.groups.copy(GROUP, copied("a", "b", "b2"), now_ms())
+            node.groups.copy(GROUP, copied("a", "b2"), now_ms())
+            assert names(node) == ["a", "b2"]
+            node.groups.copy(GROUP, copied("a"), now_ms(), ["b2"])
+            assert names(node) == ["a", ""]
+            await asyncio.sleep(62)
+            assert names(node) == ["a"]
+
+    run(work())
