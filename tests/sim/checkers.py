@@ -466,7 +466,8 @@ class Checkers:
         for name in sorted(gone):
             self.holds.left_ms[name] = now_ms
             for hold in self.holds.of_member(name):
-                if hold.life == self.life and not hold.expired:
+                over = hold.expired or hold.until_ms <= now_ms  # not all of it is told yet
+                if hold.life == self.life and not over:
                     self._gone(hold, reason)
                 else:
                     hold.lose(now_ms)

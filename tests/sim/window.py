@@ -294,7 +294,7 @@ class Window:
         known = self.core.known_end if self.core is not None else self.log.end
         self.log.elect(end)
         self.log.lost(end)
-        if end >= known:
+        if self.log.lost_from is not None and self.log.lost_from >= known:
             self.log.found_out()
         self.world.after(self.world.rng.choice((0, 10, 300)), self.log_grew)
 
@@ -397,10 +397,10 @@ class Window:
         try:
             claimed = gateway.store.claim_now(self.key, "node")
             found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
-            origin = claimed.origin
-            stored = origin if claimed.snapshot is not None else 0
-            if cut is not None and not cut.concerns(max(stored, self.committed.origin)):
+            known = max(claimed.origin if claimed.snapshot else 0, self.committed.origin)
+            if cut is not None and not cut.concerns(known):
                 cut = None
+            origin = claimed.origin if world.policy.reliable else known
             snapshot = found if cut is None else cut_at(found, cut)
             if snapshot is not claimed.snapshot:
                 origin = max(claimed.next_origin, self.committed.origin)
