@@ -97,6 +97,8 @@ class Repartitions:
         self._begun = asyncio.Event()
         self._acting = asyncio.Lock()  # a step, or an operator
         self._rests: dict[str, _Rest] = {}
+        self._look_due_ms: float = 0
+        self._missed: set[str] = set()  # ids of topics that the last look did not find
         windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
         server.on_metadata(self._served)
         server.withhold(
@@ -142,20 +144,17 @@ class Repartitions:
                 took_ms = monotonic_ms() - began_ms
                 pause_ms = min(LOOK_PAUSE_FACTOR * took_ms, LOOK_PAUSE_MS_MAX)
                 await asyncio.sleep(max(LOOK_MS, pause_ms) / 1000)
+            if monotonic_ms() >= self._look_due_ms:
+                await self._look_for_topics()
 
     async def _rest(self) -> None:
         self._begun.clear()
-        until_ms = monotonic_ms() + GONE_LOOK_S * 1000
         alone = self._company.shared is None
-        while monotonic_ms() < until_ms and not self.running and not cancelled():
-            try:
-                async with asyncio.timeout(GONE_LOOK_S if alone else FOLLOW_S):
-                    await self._begun.wait()
-            except TimeoutError:
-                await self._follow()
-        if not self.running:
-            for record in list(self.records.values()):
-                await self._look_for(record)
+        try:
+            async with asyncio.timeout(GONE_LOOK_S if alone else FOLLOW_S):
+                await self._begun.wait()
+        except TimeoutError:
+            await self._follow()
 
     async def _follow(self) -> None:
         """Acts by what other nodes have written. What Redis has lost is written again: what is
@@ -181,19 +180,26 @@ class Repartitions:
         try:
             await self._steps.there(record)
             await self._table.put(record.topic, replaced, record)
-        except TopicGone:
-            self._drop(record)
-        except (UpstreamError, StateUnavailable) as away:
+        except (TopicGone, UpstreamError, StateUnavailable) as away:
             log.info("repartition_not_written_again", topic=record.topic, reason=str(away))
 
-    async def _look_for(self, record: Repartition) -> None:
-        """Nothing is kept of a topic that is gone."""
-        try:
-            await self._steps.there(record)
-        except TopicGone:
-            await self._forget(record)
-        except UpstreamError:
-            pass
+    async def _look_for_topics(self) -> None:
+        """Nothing is kept of a topic that is gone. A broker that has just started may not know one
+        yet: it is gone if it was not found by two looks in a row.
+        """
+        self._look_due_ms = monotonic_ms() + GONE_LOOK_S * 1000
+        missed = set()
+        for record in list(self.records.values()):
+            async with self._acting:
+                try:
+                    await self._steps.there(record)
+                except TopicGone:
+                    missed.add(record.topic_id)
+                    if record.topic_id in self._missed:
+                        await self._forget(self.records[record.topic])
+                except UpstreamError:
+                    pass
+        self._missed = missed
 
     async def _turn(self, run: RunningTopic) -> None:
         record = run.record
@@ -202,9 +208,7 @@ class Repartitions:
                 if run.record is record and record.topic in self.running:
                     await self._step(run)
             run.error = ""
-        except TopicGone:
-            await self._forget(run.record)
-        except (OperationError, UpstreamError) as error:
+        except (TopicGone, OperationError, UpstreamError) as error:
             if run.error != str(error):
                 log.warning("repartition_waits", topic=record.topic, reason=str(error))
             run.error = str(error)
@@ -382,6 +386,10 @@ class Repartitions:
             if record.runs and record.topic != topic
         }
         refusals += [f"topic {name!r} has one now" for name in sorted(taken & {topic, into})]
+        if known is not None and known.topic_id != facts.topic_id.hex():
+            refusals = [
+                "it was created anew: its repartition of before is forgotten within two minutes"
+            ]
         if len(self.running) >= RUNNING_MAX and topic not in self.running:
             refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
         return replace(plan, refusals=tuple(refusals)), facts.topic_id

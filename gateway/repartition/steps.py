@@ -32,7 +32,10 @@ log = structlog.get_logger("keyway.repartition")
 
 
 class TopicGone(Exception):
-    """The topic was deleted, or created anew under its name."""
+    """The topic was deleted, or created anew under its name; or a broker does not know it yet."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"upstream has no topic {topic!r}, or another one of this name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class Kafka:
     async def facts(self, topic: str, _before: int | None) -> TopicFacts:
         return TopicFacts(
             name=topic,
-            topic_id=TOPIC_ID,
+            topic_id=self.topic_id or TOPIC_ID,
             partitions=self.partitions,
             compacted=False,
             shown=ShownKeys(Partitioner.MURMUR2, 9),

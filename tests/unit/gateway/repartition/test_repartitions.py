@@ -11,7 +11,7 @@ import pytest
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.core.wire.apis import ApiKey
 from gateway.repartition.limits import RUNNING_MAX
-from gateway.repartition.repartitions import NoRepartition, NotNow
+from gateway.repartition.repartitions import NotNow
 from gateway.repartition.status import status_of, warnings_of
 from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
@@ -126,20 +126,6 @@ def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
         await site.one.start(TOPIC, 4, ())
         assert site.table.rows[TOPIC].before == 2
         await site.until(Phase.FINISHED)
-
-    story(tell)
-
-
-def test_a_topic_that_is_gone_is_forgotten() -> None:
-    async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
-        site.kafka.topic_id = b"anew" * 4
-        for _ in range(200):
-            await asyncio.sleep(0.05)
-        assert site.table.rows == {}
-        assert (site.one.records, site.one.running, site.view.hides) == ({}, {}, None)
-        with pytest.raises(NoRepartition):
-            await site.one.abort(TOPIC)
 
     story(tell)
 

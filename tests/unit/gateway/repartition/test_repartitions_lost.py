@@ -9,6 +9,7 @@ import pytest
 from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.repartition.limits import GONE_LOOK_S
+from gateway.repartition.repartitions import NoRepartition
 from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
 from tests.unit.gateway.repartition.test_repartitions import _clock  # noqa: F401 - a fixture
@@ -90,3 +91,52 @@ def test_an_aborted_one_that_redis_lost_is_written_again_by_a_node_alone() -> No
         assert site.table.rows == {TOPIC: record}
 
     story(tell)
+
+
+@pytest.mark.parametrize("phase", [Phase.MARKED, Phase.OPEN, Phase.ABORTED])
+def test_a_topic_that_is_gone_is_forgotten(phase: Phase) -> None:
+    async def tell(site: Site) -> None:
+        site.kafka.refusal = 41 if phase is Phase.MARKED else 0
+        await site.one.start(TOPIC, 4, ())
+        if phase is Phase.ABORTED:
+            await site.one.abort(TOPIC)
+        await site.until(phase)
+        site.kafka.topic_id = b"anew" * 4
+        await asyncio.sleep(1)
+        assert "it was created anew" in (await site.one.plan(TOPIC, 4, ())).refusals[0]
+        await asyncio.sleep(3 * GONE_LOOK_S)
+        assert site.table.rows == {}
+        assert (site.one.records, site.one.running, site.view.hides) == ({}, {}, None)
+        with pytest.raises(NoRepartition):
+            await site.one.abort(TOPIC)
+
+    story(tell)
+
+
+@pytest.mark.parametrize("nodes", [(), ("a", "b")], ids=["alone", "two"])
+def test_a_topic_that_a_broker_does_not_know_yet_is_not_forgotten(nodes: tuple[str, ...]) -> None:
+    async def tell(site: Site) -> None:
+        async def starts_anew() -> None:
+            """Whatever is asked in these seconds finds no topic."""
+            topic_id, site.kafka.topic_id = site.kafka.topic_id, None
+            await asyncio.sleep(GONE_LOOK_S - 1)
+            for run in site.one.running.values():
+                assert "upstream has no topic" in run.error
+            site.kafka.topic_id = topic_id
+            await asyncio.sleep(GONE_LOOK_S)
+
+        site.kafka.refusal = 41  # it stays as it is
+        await site.one.start(TOPIC, 4, ())
+        await starts_anew()
+        assert site.phase.value == "marked"
+        assert [view.shown for view in site.views] == [2] * len(site.views)
+        await site.one.abort(TOPIC)
+        for _ in range(5):
+            await starts_anew()
+        site.table.rows.clear()  # and Redis has lost it just then
+        await starts_anew()
+        assert [view.shown for view in site.views] == [2] * len(site.views)
+        if nodes:
+            assert site.phase is Phase.ABORTED
+
+    story(tell, *nodes)
