@@ -15,13 +15,15 @@ Name = Annotated[str, Field(min_length=1, max_length=249)]
 class RepartitionBody(Body):
     """Without `execute` it is planned, and nothing is changed. `into`: a new topic that is to take
     its place, with so many partitions; without it the topic itself gets them. `unordered`: groups
-    whose order of keys across the change is given up.
+    whose order of keys across the change is given up. `partitioner`: what its producers use, for a
+    topic with too few keys to tell.
     """
 
     topic: Name
     partitions: Annotated[StrictInt, Field(ge=1, le=TOPIC_PARTITIONS_MAX)]
     into: Name | None = None
     unordered: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
+    partitioner: Literal["murmur2", "crc32"] | None = None
     execute: StrictBool = False
 
 

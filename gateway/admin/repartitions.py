@@ -18,6 +18,7 @@ from gateway.admin.repartition_rows import (
     RepartitionPlan,
     RepartitionRow,
 )
+from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.plan import Plan
 from gateway.repartition.repartitions import Repartitions
 from gateway.repartition.status import Status, status_of
@@ -36,7 +37,8 @@ def repartition_routes(repartitions: Repartitions) -> list[Route]:
         body = validated(RepartitionBody, await json_object(request))
         concerns(request, topic=body.topic, target=body.into, dry_run=not body.execute)
         act = repartitions.start if body.execute else repartitions.plan
-        plan = await act(body.topic, body.partitions, body.unordered, body.into or "")
+        named = None if body.partitioner is None else Partitioner(body.partitioner)
+        plan = await act(body.topic, body.partitions, body.unordered, body.into or "", named)
         return answered(_plan_row(plan, executed=body.execute))
 
     async def abort(request: Request) -> Response:

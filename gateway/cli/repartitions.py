@@ -4,7 +4,7 @@ place, with the order of its keys kept.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -37,6 +37,13 @@ UnorderedOption = Annotated[
         "--unordered", help="A group whose order of keys is given up here; may be repeated."
     ),
 ]
+PartitionerOption = Annotated[
+    Literal["murmur2", "crc32"] | None,
+    typer.Option(
+        help="What its producers use, for a topic with too few keys to tell: murmur2 is Java's"
+        " default, crc32 librdkafka's."
+    ),
+]
 
 
 @app.command("plan")
@@ -45,6 +52,7 @@ def repartition_plan(
     partitions: PartitionsOption,
     into: IntoOption = "",
     unordered: UnorderedOption = None,
+    partitioner: PartitionerOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
@@ -52,7 +60,7 @@ def repartition_plan(
 
     Exit status 1 if it cannot.
     """
-    _ask(_body(topic, partitions, into, unordered, execute=False), admin, output)
+    _ask(_body(topic, partitions, into, unordered, partitioner, execute=False), admin, output)
 
 
 @app.command("start")
@@ -61,23 +69,31 @@ def repartition_start(
     partitions: PartitionsOption,
     into: IntoOption = "",
     unordered: UnorderedOption = None,
+    partitioner: PartitionerOption = None,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
     """Give a topic more partitions, or begin to move it into a new one with any number of them.
     `keyway repartition status --watch` shows how far it is.
     """
-    _ask(_body(topic, partitions, into, unordered, execute=True), admin, output)
+    _ask(_body(topic, partitions, into, unordered, partitioner, execute=True), admin, output)
 
 
 def _body(
-    topic: str, partitions: int, into: str, unordered: list[str] | None, *, execute: bool
+    topic: str,
+    partitions: int,
+    into: str,
+    unordered: list[str] | None,
+    partitioner: str | None,
+    *,
+    execute: bool,
 ) -> dict[str, Any]:
     return {
         "topic": topic,
         "partitions": partitions,
         "into": into or None,
         "unordered": unordered or [],
+        "partitioner": partitioner,
         "execute": execute,
     }
 

@@ -16,6 +16,7 @@ import structlog
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.repartition.hiding import shown_of
 from gateway.core.repartition.holds import Holds
+from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.plan import Plan, counts, planned
 from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
@@ -362,20 +363,30 @@ class Repartitions:
     # ------------------------------------------------------------------------------------ operators
 
     async def plan(
-        self, topic: str, after: int, unordered: Collection[str], into: str = ""
+        self,
+        topic: str,
+        after: int,
+        unordered: Collection[str],
+        into: str = "",
+        named: Partitioner | None = None,
     ) -> Plan:
-        """`into`: the new topic that is to have so many partitions; "": the topic itself is. Raises
-        OperationError.
+        """`into`: the new topic that is to have so many partitions; "": the topic itself is.
+        `named`: what its producers use, for a topic that does not tell. Raises OperationError.
         """
-        return (await self._planned(topic, after, unordered, into))[0]
+        return (await self._planned(topic, after, unordered, into, named))[0]
 
     async def _planned(
-        self, topic: str, after: int, unordered: Collection[str], into: str
+        self,
+        topic: str,
+        after: int,
+        unordered: Collection[str],
+        into: str,
+        named: Partitioner | None,
     ) -> tuple[Plan, bytes]:
         if not self._holds.loaded:
             raise StateUnavailable("Redis: the repartitions are not loaded yet")
         known = self.records.get(topic)
-        facts = await self._survey.facts(topic, aborted_before(known))
+        facts = await self._survey.facts(topic, aborted_before(known), named)
         successor = await self._survey.into(into) if into else None
         plan = planned(facts, after, known, unordered, successor)
         refusals = list(plan.refusals)
@@ -395,11 +406,16 @@ class Repartitions:
         return replace(plan, refusals=tuple(refusals)), facts.topic_id
 
     async def start(
-        self, topic: str, after: int, unordered: Collection[str], into: str = ""
+        self,
+        topic: str,
+        after: int,
+        unordered: Collection[str],
+        into: str = "",
+        named: Partitioner | None = None,
     ) -> Plan:
         """Raises OperationError; NotNow with the reasons of the plan."""
         async with self._acting:
-            plan, topic_id = await self._planned(topic, after, unordered, into)
+            plan, topic_id = await self._planned(topic, after, unordered, into, named)
             if plan.refusals:
                 raise NotNow(f"topic {topic!r}: {'; '.join(plan.refusals)}")
             known = self.records.get(topic)

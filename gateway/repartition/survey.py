@@ -12,7 +12,7 @@ from gateway.core.cluster.discovery import metadata_request
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import Fetch, FetchPosition
-from gateway.core.repartition.partitioners import Shown, shown_by
+from gateway.core.repartition.partitioners import Partitioner, Shown, shown_by
 from gateway.core.repartition.plan import Into, TopicFacts, internal_topics
 from gateway.core.repartition.record import Repartition
 from gateway.core.share.listing import may_be_ours
@@ -81,16 +81,18 @@ class Survey:
     commits: Commits
     offsets: GroupOffsets
 
-    async def facts(self, topic: str, before: int | None) -> TopicFacts:
-        """`before`: the partitions that clients see, if some are hidden. Raises PartitionUnknown,
-        StateUnavailable.
+    async def facts(
+        self, topic: str, before: int | None, named: Partitioner | None = None
+    ) -> TopicFacts:
+        """`before`: the partitions that clients see, if some are hidden. `named`: the partitioner,
+        by the operator. Raises PartitionUnknown, StateUnavailable.
         """
         try:
             there = await leaders_of(self.upstream, topic)
             if there is None:
                 raise PartitionUnknown(f"no topic {topic!r}")
             policy = await topic_config(self.upstream, topic, [_COMPACTION])
-            shown = await self._shown(topic, there, before or len(there.leaders))
+            shown = await self._shown(topic, there, before or len(there.leaders), named)
             groups = await self.groups(topic)
             streams = await self._streams(groups.others)
         except UpstreamError as error:
@@ -116,7 +118,9 @@ class Survey:
 
     # ------------------------------------------------------------------------------------- its keys
 
-    async def _shown(self, topic: str, there: Leaders, before: int) -> Shown:
+    async def _shown(
+        self, topic: str, there: Leaders, before: int, named: Partitioner | None
+    ) -> Shown:
         partitions = range(min(before, SAMPLED_PARTITIONS_MAX))
         await self.upstream.refresh([topic])
         ends = await self.upstream.list_offsets(topic, partitions, LATEST, READ_UNCOMMITTED)
@@ -127,7 +131,7 @@ class Survey:
             if position < ends[partition]:
                 tp = TopicPartition(topic, there.topic_id, partition)
                 samples[partition] = await self._keys(tp, there.leaders[partition], position)
-        return shown_by(samples, before)
+        return shown_by(samples, before, named)
 
     async def _keys(self, tp: TopicPartition, leader: int, position: int) -> list[bytes]:
         """The keys in the answer of one fetch; none if the log is damaged there."""

@@ -66,11 +66,12 @@ def node(kafka: KafkaCluster, tmp_path: Path) -> Iterator[GatewayProcess]:
             yield process
 
 
-def filled(opened: Tab, topic: str, partitions: int, into: str = "") -> None:
+def filled(opened: Tab, topic: str, partitions: int, into: str = "", partitioner: str = "") -> None:
     page = opened.page
     page.get_by_label("Topic", exact=True).fill(topic)
     page.get_by_label("Partitions", exact=True).fill(str(partitions))
     page.get_by_label("Into a new topic").fill(into)
+    page.get_by_label("Partitioner").fill(partitioner)
     page.get_by_role("button", name="Plan …").click()
 
 
@@ -100,6 +101,9 @@ def test_a_topic_that_is_held_up_and_one_that_is_aborted(
         expect(page.get_by_role("dialog")).to_contain_text("is no multiple of its 2 partitions")
         page.get_by_role("button", name="Close").click()
         filled(opened, grows, 4)
+        expect(page.get_by_role("dialog")).to_contain_text("have 1 different keys, too few")
+        page.get_by_role("button", name="Close").click()
+        filled(opened, grows, 4, partitioner="crc32")
         expect(page.get_by_role("dialog")).to_contain_text("Order of keys kept for: holds-up")
         page.get_by_role("button", name="Start").click()
         expect(row(opened, grows)).to_contain_text("2 to 4")

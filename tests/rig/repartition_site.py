@@ -122,13 +122,13 @@ class Kafka:
 
     # ------------------------------------------------------------------------------------ a survey
 
-    async def facts(self, topic: str, _before: int | None) -> TopicFacts:
+    async def facts(self, topic: str, _before: int | None, named: Partitioner | None) -> TopicFacts:
         return TopicFacts(
             name=topic,
             topic_id=self.topic_id or TOPIC_ID,
             partitions=self.partitions,
             compacted=False,
-            shown=ShownKeys(Partitioner.MURMUR2, 9),
+            shown=ShownKeys(named or Partitioner.MURMUR2, 9),
             ordered_groups=(),
             unreliable_groups=(),
             other_groups=self.others,

@@ -23,6 +23,7 @@ from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
 from gateway.config.admin import AdminSection, MaskRule, Role, TokenSection
 from gateway.config.file import Config, ConfigSource
 from gateway.core.cluster.topology import Topology
+from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.plan import Plan
 from gateway.core.repartition.record import Pace, Repartition
 from gateway.listen.server import Server, ServerSettings
@@ -107,13 +108,20 @@ class ScriptedRepartitions:
     records: dict[str, Repartition] = field(default_factory=dict)
     running: dict[str, RunningTopic] = field(default_factory=dict)
 
-    async def plan(self, topic: str, after: int, unordered: Sequence[str], into: str = "") -> Plan:
+    async def plan(
+        self,
+        topic: str,
+        after: int,
+        unordered: Sequence[str],
+        into: str = "",
+        named: Partitioner | None = None,
+    ) -> Plan:
         return Plan(
             topic=topic,
             before=1,
             after=after,
             into=into,
-            partitioner=None,
+            partitioner=named,
             ordered_groups=(),
             unordered_groups=tuple(unordered),
             refusals=(),

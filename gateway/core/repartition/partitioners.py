@@ -25,6 +25,8 @@ _POSITIVE: Final = 0x7FFFFFFF
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _STRAYS_SHOWN: Final = 3
+# A partitioner is known when others would put all keys where they are once in so many times only.
+_CHANCE: Final = 1_000_000
 
 
 class Partitioner(Enum):
@@ -67,29 +69,40 @@ def murmur2(key: bytes) -> int:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What the newest records of a topic show. `partitioner` None: they fit none of those that are
-    known, or, with `strays` empty, they cannot tell (no keyed record, or a single partition).
+    known; or, with `strays` empty, they cannot tell: no keyed record, a single partition, or `few`
+    different keys.
     """
 
     partitioner: Partitioner | None
     keyed: int  # records that were looked at
     # Some that are not where the best guess puts them: partition, key.
     strays: tuple[tuple[int, bytes], ...] = ()
+    few: int = 0
 
 
-def shown_by(samples: Mapping[int, Collection[bytes]], partitions: int) -> Shown:
+def shown_by(
+    samples: Mapping[int, Collection[bytes]], partitions: int, named: Partitioner | None = None
+) -> Shown:
     """`samples`: keys of records, by the partition they are in. Records with an empty key say
-    nothing: librdkafka spreads them.
+    nothing: librdkafka spreads them. `named`: the operator knows that it is this one, which the
+    records can only refute.
     """
     keyed = [(at, key) for at in sorted(samples) for key in samples[at] if key]
     if not keyed or partitions == 1:
-        return Shown(None, len(keyed))
+        return Shown(named, len(keyed))
     best: list[tuple[int, bytes]] = keyed
-    for partitioner in Partitioner:
+    fitting = []
+    for partitioner in Partitioner if named is None else (named,):
         strays = [
             (at, key) for at, key in keyed if partition_of(partitioner, key, partitions) != at
         ]
         if not strays:
-            return Shown(partitioner, len(keyed))
+            fitting.append(partitioner)
         if len(strays) < len(best):
             best = strays
-    return Shown(None, len(keyed), tuple(best[:_STRAYS_SHOWN]))
+    if not fitting:
+        return Shown(None, len(keyed), tuple(best[:_STRAYS_SHOWN]))
+    different = len({key for _, key in keyed})
+    if named is None and (len(fitting) > 1 or partitions**different < _CHANCE):
+        return Shown(None, len(keyed), few=different)
+    return Shown(fitting[0], len(keyed))

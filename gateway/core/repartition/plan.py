@@ -174,6 +174,12 @@ def _refused_topic(facts: TopicFacts) -> list[str]:
 
 
 def _refused_keys(facts: TopicFacts) -> list[str]:
+    if facts.shown.few:
+        return [
+            f"its newest records have {facts.shown.few} different keys, too few to tell which"
+            " partitioner its producers use: name it, `--partitioner murmur2` (Java's default) or"
+            " `crc32` (librdkafka's)"
+        ]
     if not facts.shown.strays:
         return []
     at, key = facts.shown.strays[0]
@@ -201,7 +207,9 @@ def _warnings(facts: TopicFacts, before: int, into: Into | None) -> tuple[str, .
             f"consumers are to read {facts.name} and {into.name}, then producers are to move; those"
             " that write the same key are to move together"
         )
-    elif facts.shown.partitioner is None and not facts.shown.strays:
+    elif facts.shown.partitioner is None and not facts.shown.strays and not facts.shown.few:
         why = "it has one partition" if before == 1 else "it has no records with a key"
-        found.append(f"which partitioner its producers use cannot be told: {why}")
+        found.append(
+            f"which partitioner its producers use cannot be told: {why}; `--partitioner` names it"
+        )
     return tuple(found)

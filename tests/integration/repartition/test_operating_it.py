@@ -203,9 +203,12 @@ def test_groups_that_start_at_the_end_get_the_first_record(
         wait_until(got_an_old_one, what="the plain group at the end", deadline_s=30)
         consumer.commit(asynchronous=False)
         member.poll_some()
-        plan = repartition(node, name, partitions=4)
+        refusal = repartition(node, name, partitions=4)["refusals"][0]
+        assert "have 1 different keys, too few to tell which partitioner" in refusal
+        grown = {"partitions": 4, "partitioner": "murmur2"}
+        plan = repartition(node, name, **grown)
         assert (plan["refusals"], plan["ordered_groups"]) == ([], [shared, plain])
-        repartition(node, name, partitions=4, unordered=[plain], execute=True)
+        repartition(node, name, **grown, unordered=[plain], execute=True)
         wait_for_phase(node, name, "shown", "open")
         produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=MURMUR2)
         wait_until(lambda: polled(b"new"), what="the plain group's", deadline_s=60)
@@ -298,7 +301,7 @@ def test_a_producer_that_bypasses_the_gateway_is_told_of(
         produce(node.bootstrap, name, [(moved, b"old"), (stays, b"old")], config=MURMUR2)
         member.poll_count(2)
         member.commit()
-        repartition(node, name, partitions=4, execute=True)
+        repartition(node, name, partitions=4, partitioner="murmur2", execute=True)
         wait_for_phase(node, name, "open")
         # By number, as one that knows 2 partitions still.
         produce(kafka.bootstrap_servers, name, [(moved, b"late"), (stays, b"new")], partition=0)

@@ -94,7 +94,7 @@ def test_who_is_fenced_while_the_topic_grows_stays_so(
 
     fenced = begun(b"of the first one")
     second = begun(b"1")
-    repartition(node, name, partitions=4, execute=True)
+    repartition(node, name, partitions=4, partitioner="murmur2", execute=True)
     wait_for_phase(node, name, "open")
     wait_until(
         lambda: len(second.list_topics(name).topics[name].partitions) == 4,

@@ -106,7 +106,7 @@ function abortButton(app, { topic, before, into }) {
 }
 
 function startForm(app) {
-  const choice = app.choice("repartition", () => ({ topic: "", partitions: "", into: "", problem: "" }));
+  const choice = app.choice("repartition", () => ({ topic: "", partitions: "", into: "", partitioner: "", problem: "" }));
   const set = (name) => (event) => {
     choice[name] = event.target.value;
     choice.problem = "";
@@ -119,6 +119,7 @@ function startForm(app) {
     field("topic", "Topic", { required: true, maxlength: 249 }),
     field("partitions", "Partitions", { type: "number", min: 1, required: true }),
     field("into", "Into a new topic", { maxlength: 249, placeholder: "no: the topic grows" }),
+    field("partitioner", "Partitioner", { placeholder: "as its records show", pattern: "murmur2|crc32", title: "murmur2 (Java's default) or crc32 (librdkafka's)" }),
     h("button", { class: "primary" }, "Plan …"),
     choice.problem && h("p", { class: "problem", role: "alert" }, choice.problem),
   );
@@ -126,8 +127,8 @@ function startForm(app) {
 
 async function preview(app, choice, event) {
   event.preventDefault();
-  const { topic, partitions, into } = choice;
-  const body = { topic, partitions: Number(partitions), ...(into && { into }) };
+  const { topic, partitions, into, partitioner } = choice;
+  const body = { topic, partitions: Number(partitions), ...(into && { into }), ...(partitioner && { partitioner }) };
   try {
     const plan = await ask("POST", "/v1/repartitions", body);
     const refused = plan.refusals.length > 0;

@@ -36,3 +36,22 @@ def test_a_topic_shows_its_partitioner() -> None:
     assert (9, b"nowhere") in shown_by(mixed, 4).strays
     assert shown_by({0: keys}, 1).partitioner is None
     assert not shown_by({0: [b""]}, 4).strays, "an empty key says nothing"
+
+
+def test_few_keys_tell_no_partitioner_and_only_refute_one_that_is_named() -> None:
+    """By chance they fit one that is not the producers'."""
+    trucks = [b"truck-%d" % at for at in range(1, 200)]
+    by_crc32, by_murmur2 = (
+        [key for key in trucks if partition_of(each, key, 2) == 0]
+        for each in (Partitioner.CRC32, Partitioner.MURMUR2)
+    )
+    both = [key for key in by_crc32 if key in by_murmur2]
+    for few in ([both[0]] * 200, both[:5], [*both[:5], *(set(by_crc32) - set(by_murmur2))][:19]):
+        shown = shown_by({0: few}, 2)
+        assert (shown.partitioner, shown.few, shown.strays) == (None, len(set(few)), ())
+    assert shown_by({0: both[:25]}, 2).few == 25, "many keys that both put there"
+    assert shown_by({0: by_crc32[:25]}, 2).partitioner is Partitioner.CRC32
+    for named in Partitioner:
+        assert shown_by({0: both[:1]}, 2, named).partitioner is named
+        assert shown_by({0: both[:1]}, 1, named).partitioner is named
+        assert shown_by({1: both[:1]}, 2, named).strays == ((1, both[0]),)

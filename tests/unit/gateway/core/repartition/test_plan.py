@@ -52,6 +52,7 @@ def test_a_multiple_is_planned() -> None:
         (replace(FACTS, compacted=True), 8, "compacted"),
         (replace(FACTS, streams={"app": "app-x-changelog"}), 8, "topics like app-x-changelog"),
         (replace(FACTS, shown=Shown(None, 9, ((2, b"k"),))), 8, "another partitioner"),
+        (replace(FACTS, shown=Shown(None, 9, few=2)), 8, "2 different keys, too few to tell"),
         (replace(FACTS, unreliable_groups=("live",)), 8, "unreliable"),
     ],
 )
