@@ -34,6 +34,9 @@ TAUGHT = [
     8800399,  # test_an_epoch_is_that_of_a_record_that_was_read
     8800165,  # the checkers own: a lost tail is found out with the next record
     8800667,  # as 8800165
+    8922023,  # the checkers own: a lost session's grace goes on when its member leaves
+    8923156,  # the checkers own: a lock is over before a tick tells
+    8920726,  # the checkers own: a loss stays to be found out behind a later election
     8801091,  # the checkers own: a hole that retention took is not rejected
 ]
 

@@ -397,10 +397,10 @@ class Window:
         try:
             claimed = gateway.store.claim_now(self.key, "node")
             found = self.committed.reconciled(claimed, reliable=world.policy.reliable)
-            known = max(claimed.origin if claimed.snapshot else 0, self.committed.origin)
-            if cut is not None and not cut.concerns(known):
+            latest = max(claimed.origin if claimed.snapshot else 0, self.committed.origin)
+            if cut is not None and not cut.concerns(latest):
                 cut = None
-            origin = claimed.origin if world.policy.reliable else known
+            origin = claimed.origin if world.policy.reliable else latest
             snapshot = found if cut is None else cut_at(found, cut)
             if snapshot is not claimed.snapshot:
                 origin = max(claimed.next_origin, self.committed.origin)
