@@ -466,9 +466,7 @@ class Checkers:
         for name in sorted(gone):
             self.holds.left_ms[name] = now_ms
             for hold in self.holds.of_member(name):
-                # It is over, whether or not a tick has told; or the grace of its session runs.
-                over = hold.expired or hold.until_ms <= now_ms or hold.session in self.lost_sessions
-                if hold.life == self.life and not over:
+                if hold.life == self.life and not hold.ends_by_itself(now_ms):
                     self._gone(hold, reason)
                 else:
                     hold.lose(now_ms)

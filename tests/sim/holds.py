@@ -25,6 +25,10 @@ class Hold:
     def place(self) -> tuple[str, str]:
         return (self.member, self.session)
 
+    def ends_by_itself(self, now_ms: int) -> bool:
+        """Its lock is over, whether or not a tick has told; or its session's grace runs."""
+        return self.expired or self.until_ms <= now_ms or self.lost_at_ms <= now_ms
+
     def lose(self, now_ms: int) -> None:
         self.lost_at_ms = min(self.lost_at_ms, now_ms)
         self.leased = False  # until its grace is over, and that may be set anew meanwhile

@@ -70,7 +70,10 @@ def parse_request_header(frame: bytes) -> RequestHeader:
 def tells_client_id(data: bytes) -> bool:
     """Whether a connection's first bytes, the size of its first request included, go far enough."""
     begin = _CLIENT_ID_AT + 2
-    return len(data) >= begin and len(data) - begin >= read_i16_be(data, _CLIENT_ID_AT)
+    if len(data) < begin:
+        return False
+    size: int = read_i16_be(data, _CLIENT_ID_AT)  # compiled, an i16 would make all below 16 bits
+    return len(data) - begin >= size
 
 
 def first_client_id(data: bytes) -> str | None:
@@ -79,7 +82,7 @@ def first_client_id(data: bytes) -> str | None:
     """
     if not tells_client_id(data):
         return None
-    size: int = read_i16_be(data, _CLIENT_ID_AT)  # compiled, an i16 would make all below 16 bits
+    size: int = read_i16_be(data, _CLIENT_ID_AT)  # as above
     begin = _CLIENT_ID_AT + 2
     if size < 0:
         return None

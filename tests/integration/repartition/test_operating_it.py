@@ -105,7 +105,7 @@ def test_partitions_stay_hidden_until_they_are_shown(
     ) as alone:
         assert shown(alone.bootstrap, name) == {0, 1}
         assert repartition(alone, name, partitions=2)["refusals"] != []
-        repartition(alone, name, partitions=6, execute=True)
+        repartition(alone, name, partitions=6, partitioner="murmur2", execute=True)
         wait_for_phase(alone, name, "open")
         assert shown(alone.bootstrap, name) == set(range(6))
         code, _, problem = keyway(alone, "repartition", "abort", name)
