@@ -139,11 +139,14 @@ def _perhaps_left(state: WindowState, first: int, last: int, types: bytes) -> li
     """The offsets in which an acknowledgement of before may not have been applied: of a range below
     the front, which may be long, those of the records aside.
     """
+    return list(range(first, last + 1)) if len(types) > 1 else _known(state, first, last)
+
+
+def _known(state: WindowState, first: int, last: int) -> list[int]:
+    """The offsets of a range that are aside or not below the front. O(their number)."""
     window = state.window
-    if len(types) > 1:
-        return list(range(first, last + 1))
-    below = window.aside.between(first, min(last + 1, window.front))
-    return below + list(range(max(first, window.front), last + 1))
+    aside = window.aside.between(first, min(last + 1, window.front))
+    return aside + list(range(max(first, window.front), last + 1))
 
 
 def _was_applied(
@@ -375,8 +378,7 @@ def _applied(state: WindowState, first: int, last: int, types: bytes) -> list[in
     window = state.window
     if first >= window.front or len(types) > 1 or types[0] != _GAP:
         return list(range(max(first, window.cursor), last + 1))
-    aside = window.aside.between(first, min(last + 1, window.front))
-    return aside + list(range(window.front, last + 1))
+    return _known(state, first, last)
 
 
 def _renew(state: WindowState, by: Acknowledge, offsets: list[int]) -> None:
