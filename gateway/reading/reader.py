@@ -30,6 +30,7 @@ from gateway.core.reading.fetching import (
     FetchSchedule,
     ReadResult,
     leader_of,
+    shown_of,
 )
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import CorruptBatch, TooLargeBatch
@@ -195,8 +196,7 @@ class Reader:
         return leader_of(self._upstream.topology, tp)
 
     def _leader_epoch(self, tp: TopicPartition) -> int:
-        topic = self._upstream.topology.topics.get(tp.topic)
-        info = None if topic is None else topic.partitions.get(tp.partition)
+        info = shown_of(self._upstream.topology, tp)
         return -1 if info is None else info.leader_epoch
 
     def _wake(self, tp: TopicPartition) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.core.cluster.topology import TopicPartition, Topology
+from gateway.core.cluster.topology import PartitionInfo, TopicPartition, Topology
 from gateway.core.limits import (
     BUSY_POLL_MS,
     FETCH_BYTES_MAX,
@@ -259,12 +259,17 @@ def _turn(want: _Want) -> int:
     return want.turn
 
 
+def shown_of(topology: Topology, tp: TopicPartition) -> PartitionInfo | None:
+    """None = unknown topic, or another topic of that name."""
+    topic = topology.topics.get(tp.topic)
+    if topic is None or topic.topic_id != tp.topic_id:
+        return None
+    return topic.partitions.get(tp.partition)
+
+
 def leader_of(topology: Topology, tp: TopicPartition) -> int | None:
     """The live broker that leads `tp`; None = unknown topic, another topic of that name, or no
     leader now.
     """
-    topic = topology.topics.get(tp.topic)
-    if topic is None or topic.topic_id != tp.topic_id:
-        return None
-    info = topic.partitions.get(tp.partition)
+    info = shown_of(topology, tp)
     return None if info is None or info.leader not in topology.brokers else info.leader
