@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
+from keyway.file_state import stat_of
 
 log = structlog.get_logger("keyway.upstream")
 
@@ -67,16 +68,16 @@ class FreshContext:
     def __init__(self, tls: TlsSettings) -> None:
         """Raises OSError, as `TlsSettings.context`."""
         self._tls = tls
-        self._times = self._written()
+        self._in_use = self._state()
         self._context = tls.context()
         self._unusable = ""  # why the files cannot be used now
 
     def __call__(self) -> ssl.SSLContext:
+        state = self._state()
         try:
-            times = self._written()
-            if times != self._times:
+            if state != self._in_use:
                 self._context = self._tls.context()
-                self._times = times
+                self._in_use = state
             self._unusable = ""
         except OSError as error:
             if str(error) != self._unusable:
@@ -84,9 +85,9 @@ class FreshContext:
                 log.warning("upstream_tls_files_unusable", reason=self._unusable)
         return self._context
 
-    def _written(self) -> list[int]:
+    def _state(self) -> list[object]:
         files = (self._tls.ca_file, self._tls.cert_file, self._tls.key_file)
-        return [file.stat().st_mtime_ns for file in files if file is not None]
+        return [stat_of(file) for file in files if file is not None]
 
 
 @dataclass(frozen=True, slots=True)
