@@ -13,16 +13,14 @@ from redis import Redis
 
 from gateway.admin.tokens import sha256_of
 from gateway.core.repartition.record import Pace, Repartition, to_text
-from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
 from tests.browser.conftest import browser
 from tests.rig.browser import DESKTOP, PHONE, Tab, tab
 from tests.rig.clients.share_members import ShareHost
-from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess
-from tests.rig.kafka import create_topic, produce
+from tests.rig.kafka import create_topic, metadata_of, produce
 from tests.rig.repartitions import QUICK
 
 __all__ = ["browser"]
@@ -41,8 +39,7 @@ def node(kafka: KafkaCluster, tmp_path: Path) -> Iterator[GatewayProcess]:
         {"name": "some", "role": "viewer", "sha256": sha256_of(VIEWER), "groups": ["bill*"]},
     ]
     create_topic(kafka.bootstrap_servers, STUCK, partitions=6)
-    with WireClient(kafka.bootstrap_servers) as client:
-        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": STUCK}]})["Topics"]
+    row = metadata_of(kafka.bootstrap_servers, STUCK)
     pace = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
     record = Repartition(
         topic=STUCK,

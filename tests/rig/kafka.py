@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.schema import Message
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.patience import wait_until
 
@@ -104,9 +105,16 @@ def _led(admin: AdminClient, name: str, partitions: int) -> bool:
     return True
 
 
-def _known_to(address: str, name: str, partitions: int) -> bool:
+def metadata_of(address: str, name: str) -> Message:
+    """Of this topic alone, as a row of Metadata 12."""
     with WireClient(address) as client:
         (topic,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    row: Message = topic
+    return row
+
+
+def _known_to(address: str, name: str, partitions: int) -> bool:
+    topic = metadata_of(address, name)
     led = [partition for partition in topic["Partitions"] if partition["ErrorCode"] == 0]
     return topic["ErrorCode"] == 0 and len(led) == partitions
 

@@ -14,7 +14,6 @@ from redis import Redis
 
 from gateway.core.repartition.partitioners import Partitioner
 from gateway.core.repartition.record import Pace, Phase, Repartition, to_text
-from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
@@ -24,9 +23,8 @@ from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
 from tests.rig.clients.share_lines import Delivery
 from tests.rig.clients.share_members import ShareHost
-from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
-from tests.rig.kafka import log_end, produce
+from tests.rig.kafka import log_end, metadata_of, produce
 from tests.rig.operating import keyway
 from tests.rig.patience import wait_until
 from tests.rig.repartitions import QUICK, repartition, wait_for_line, wait_for_phase
@@ -85,8 +83,7 @@ def test_no_producer_follows_a_topic_that_shrinks_under_its_name(
     longer shows, it can only fail.
     """
     name, pace = topic(partitions=8), Pace(adoption_ms=0, settle_ms=0, late_ms=0)
-    with WireClient(kafka.bootstrap_servers) as client:
-        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    row = metadata_of(kafka.bootstrap_servers, name)
     shrunk = Repartition(
         topic=name,
         topic_id=row["TopicId"].hex(),

@@ -19,7 +19,7 @@ from gateway.repartition.table import KEY
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess, answers_api_versions
-from tests.rig.kafka import create_topic, end_transaction, log_end, produce
+from tests.rig.kafka import create_topic, end_transaction, log_end, metadata_of, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
 from tests.rig.partition_codes import batch, codes_about
 from tests.rig.patience import wait_until
@@ -62,8 +62,7 @@ def test_partitions_stay_hidden_until_they_are_shown(
     are taken.
     """
     name = topic(partitions=2)
-    with WireClient(kafka.bootstrap_servers) as client:
-        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+    row = metadata_of(kafka.bootstrap_servers, name)
     pace = Pace(adoption_ms=1_000, settle_ms=0, late_ms=1_000)
     record = Repartition(
         topic=name,
@@ -125,8 +124,7 @@ def test_a_node_that_starts_without_redis_waits_before_it_listens(
     with GatewayProcess(
         tmp_path / "a", kafka.bootstrap_servers, redis_url=redis.url, repartition=QUICK
     ) as node:
-        with WireClient(node.bootstrap) as client:
-            (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": name}]})["Topics"]
+        row = metadata_of(node.bootstrap, name)
         record = Repartition(
             topic=name,
             topic_id=row["TopicId"].hex(),
