@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dispatcher.core.epochs import Epochs
 from dispatcher.core.events.acknowledge import acknowledge
 from dispatcher.core.events.acquire import acquire, not_sent, ready_for
 from dispatcher.core.events.holding import hold_moved
@@ -130,13 +131,13 @@ class Dispatcher:
         return finish(state)
 
     @property
-    def epoch(self) -> int:
-        """The leader epoch of the last record that was read, as in Snapshot."""
-        return self._state.epoch
+    def epochs(self) -> Epochs:
+        """Of the records that were read, as in Snapshot."""
+        return self._state.epochs
 
     @property
     def known_end(self) -> int:
-        """Behind the last offset that something is known of; `epoch` is of the record before."""
+        """Behind the last offset that something is known of; the last of `epochs` is of that."""
         window = self._state.window
         return max(window.read_position, window.known_end)
 

@@ -48,6 +48,10 @@ IDLE_KEYS_MAX: Final = 8_192
 # fetch for every single offset that the cursor gains would cost more than it brings.
 READ_ROOM_DIVISOR: Final = 8
 
+# Leader epochs of which a window knows where they began: a log that loses its tail leaves one or
+# two of the latest. Each is two words more in every write.
+EPOCHS_MAX: Final = 8
+
 # Doublings of the back-off that are computed; the cap of the policy ends it long before.
 BACKOFF_DOUBLINGS_MAX: Final = 40
 

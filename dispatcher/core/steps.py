@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from dispatcher.core.epochs import Epochs, last_epoch
 from dispatcher.core.model import AckError, LeaseId, MemberId, Reason, SessionId
 
 # ------------------------------------------------------------------------------------------ changes
@@ -125,14 +126,16 @@ class RetriesForgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochMoved:
-    """The last record that was read is of this leader epoch; -1 = not known."""
+class EpochsMoved:
+    """The last record that was read is of another leader epoch than the one before."""
 
-    epoch: int
+    epochs: Epochs
 
 
 LeaseChange = LeaseTaken | LeaseExtended | LeaseEnded
-Change = CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten | EpochMoved
+Change = (
+    CursorMoved | BitsSet | AsideSet | LeaseChange | RetryNoted | RetriesForgotten | EpochsMoved
+)
 
 # ------------------------------------------------------------------------------------------ effects
 
@@ -301,7 +304,7 @@ class Snapshot:
     inclusive ranges. `leases`, by ascending id, name the records in flight and nothing else, so
     each offset once; none if one is only there until it is ended. `retries` ascend and are not
     settled. `front`, -1 if not known, says how the store keeps the window, not what is settled.
-    `epoch`: no record that the window knows of is of a later leader epoch; -1 = not known.
+    `epochs`: of the leaders whose records the window knows of.
     """
 
     cursor: int
@@ -309,4 +312,9 @@ class Snapshot:
     leases: list[LeaseState] = field(default_factory=list)
     retries: list[RetryNoted] = field(default_factory=list)
     front: int = field(default=-1, compare=False)
-    epoch: int = -1
+    epochs: Epochs = ()
+
+    @property
+    def epoch(self) -> int:
+        """No record that the window knows of is of a later leader epoch; -1 = not known."""
+        return last_epoch(self.epochs)

@@ -22,6 +22,7 @@ from bisect import bisect_left
 from heapq import nsmallest
 from typing import assert_never
 
+from dispatcher.core.epochs import noted
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
@@ -76,7 +77,7 @@ class Unreliable:
     def __init__(self, policy: Policy, snapshot: Snapshot) -> None:
         self.policy = policy
         self.read_position = snapshot.cursor
-        self.epoch = snapshot.epoch  # of the last record that was read, as in Snapshot
+        self.epochs = snapshot.epochs
         self._known = snapshot.settled  # from the read position on
         self._owners = Owners(None)
         self._outboxes: list[Outbox] = []  # as the members of its router
@@ -176,7 +177,7 @@ class Unreliable:
 
     def snapshot(self) -> Snapshot:
         """All that a commit says of the window."""
-        return Snapshot(cursor=self.cursor, settled=self.settled_ranges(), epoch=self.epoch)
+        return Snapshot(cursor=self.cursor, settled=self.settled_ranges(), epochs=self.epochs)
 
     def retune(self, policy: Policy) -> None:
         """Another policy for new and waiting records. Records beyond a smaller limit are dropped,
@@ -339,7 +340,7 @@ class Unreliable:
             if offset < low:
                 self._route(offset, event.keys[at])
         if event.end > self.known_end and event.epoch >= 0:
-            self.epoch = event.epoch
+            self.epochs = noted(self.epochs, event.epoch, self.known_end)
         self.read_position = event.end
         self._known = _from(self._known, event.end)
         floor = event.end - self.policy.span_max

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from dispatcher.core.epochs import NOT_KNOWN, Epochs
 from dispatcher.core.limits import CHUNK_OFFSETS
 from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
-    EpochMoved,
+    EpochsMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseTaken,
@@ -30,37 +31,51 @@ class Kept:
     """The state of a window in Redis, but for the numbers of its steps and sends."""
 
     def __init__(
-        self, cursor: int, front: int, chunk: int, high: int, aside: int, epoch: int
+        self, cursor: int, front: int, chunk: int, high: int, aside: int, epochs: Epochs
     ) -> None:
         self.cursor = cursor
         self.front = front
         self.chunk = chunk  # the front's
         self.high = high  # the highest chunk that was written, perhaps below that
         self.aside = aside
-        self.epoch = epoch  # of a leader; -1 = not known
+        self.epochs = epochs
 
     def words(self) -> bytes:
-        return b"%d %d %d %d %d %d" % (
+        return b"%d %d %d %d %d %b" % (
             self.cursor,
             self.front,
             self.chunk,
             self.high,
             self.aside,
-            self.epoch,
+            _epoch_words(self.epochs),
         )
 
 
 def kept_of(words: Sequence[bytes]) -> Kept:
-    """Reads the words that `Kept.words` has written, also a node that knew no epoch. Raises
-    ValueError.
+    """Reads the words that `Kept.words` has written, also a node that knew no epoch, or one epoch
+    and not where it began. Raises ValueError.
     """
     cursor, front, chunk, high, aside, *rest = [int(word) for word in words]
-    return Kept(cursor, front, chunk, high, aside, rest[0] if rest else -1)
+    return Kept(cursor, front, chunk, high, aside, _epochs_of(rest))
+
+
+def _epoch_words(epochs: Epochs) -> bytes:
+    """The last epoch first: a node that knows of one reads that. Behind each is where it begins."""
+    if not epochs:
+        return b"%d" % NOT_KNOWN
+    return b" ".join([b"%d %d" % one for one in reversed(epochs)])
+
+
+def _epochs_of(words: list[int]) -> Epochs:
+    if not words or words[0] < 0:
+        return ()
+    starts = words[1::2] or [NOT_KNOWN]
+    return tuple(reversed(list(zip(words[::2], starts, strict=True))))
 
 
 def new_kept() -> Kept:
     """The state of a window of which nothing is written."""
-    return Kept(0, 0, 0, -1, 0, -1)
+    return Kept(0, 0, 0, -1, 0, ())
 
 
 def operations(  # noqa: C901 - one case per change
@@ -70,7 +85,7 @@ def operations(  # noqa: C901 - one case per change
     one command, up to WORDS_MAX.
     """
     out = _Commands()
-    kept = Kept(before.cursor, before.front, before.chunk, before.high, before.aside, before.epoch)
+    kept = Kept(before.cursor, before.front, before.chunk, before.high, before.aside, before.epochs)
     for change in changes:
         match change:
             case LeaseEnded():
@@ -90,7 +105,7 @@ def operations(  # noqa: C901 - one case per change
                 for number in range(kept.chunk, min(chunk - 1, kept.high) + 1):
                     out.words += (2, b"DEL", _BITS % number)
                 cursor, front, aside = change.cursor, change.front, change.aside
-                kept = Kept(cursor, front, chunk, kept.high, aside, kept.epoch)
+                kept = Kept(cursor, front, chunk, kept.high, aside, kept.epochs)
             case RetryNoted():
                 out.add_pair(b":retries", change.offset, pack_retry(change))
             case RetriesForgotten():
@@ -105,8 +120,8 @@ def operations(  # noqa: C901 - one case per change
                 out.close()
                 deadline = pack_deadline(change.deadline_ms)
                 out.words += (3, b"EXTEND", change.lease_id, deadline)
-            case EpochMoved():
-                kept.epoch = change.epoch
+            case EpochsMoved():
+                kept.epochs = change.epochs
             case _:
                 assert_never(change)
     out.close()

@@ -374,7 +374,7 @@ def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
             raise Unreadable(f"format {layout!r}")
         kept = kept_of(words.split()[2:])
         state = StoredWindow(kept.cursor, kept.front)
-        state.epoch = kept.epoch
+        state.epochs = kept.epochs
         for stretch, data in zip(aside[::2], aside[1::2], strict=True):
             state.aside[int(stretch)] = data
         for number, data in zip(chunks[::2], chunks[1::2], strict=True):

@@ -3,8 +3,9 @@
 -- KEYS     the windows; only apply takes more than one. A window is a hash of fence, owner, generation (of the claim),
 --          format, origin (of its incarnation), and state: seq, sent (the number of the last send that was applied under
 --          the fence), cursor, front, chunk (the front's), high (the highest chunk written, perhaps below that), aside
---          (how many are unsettled between cursor and front), epoch (of the leader that wrote the last record read, -1:
---          not known; a node of before 0.3 leaves it out), with a blank between each two. Its other keys are named
+--          (how many are unsettled between cursor and front), epochs (of the leaders that wrote the records read, each
+--          with the offset where it begins, the last one first; -1: not known; a node of before 0.3 leaves them out),
+--          with a blank between each two. Its other keys are named
 --          after it and share its hash tag, hence its slot: <window>:leases, <window>:retries, <window>:aside (hashes),
 --          <window>:bits:<chunk> (strings). Before 0.2 each part of the state was a field; a claim packs them.
 -- ARGV     verb and its arguments; apply and create then take the commands of a step, each with the number of its words:

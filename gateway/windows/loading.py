@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from dispatcher.core.epochs import NOT_KNOWN, Epochs
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import reconciled
@@ -92,6 +93,10 @@ def _cut(found: _Found, cut: Cut | None, origin: int = 0) -> _Found:
     return replace(found, snapshot=cut_at(found.snapshot, cut))
 
 
+def _epochs(committed: Committed) -> Epochs:
+    return ((committed.leader_epoch, NOT_KNOWN),) if committed.leader_epoch >= 0 else ()
+
+
 def unstored_fence(now_ms: int) -> Fence:
     """The origin of a window whose state is in Kafka alone, as that of an unreliable group is. It
     is later than that of a state which the store still has because it was away.
@@ -121,7 +126,7 @@ async def _with_commit(
     settled, said_origin = read_commit(committed.offset, committed.metadata)
     if settled is None:
         return _Found(stored)
-    said = Snapshot(committed.offset, settled, epoch=committed.leader_epoch)
+    said = Snapshot(committed.offset, settled, epochs=_epochs(committed))
     snapshot = reconciled(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
     if behind and snapshot is not stored:
@@ -154,7 +159,7 @@ async def _fresh(
     if committed is not None:
         origin, settled_ms = read_times(committed.offset, committed.metadata)
         behind = _settled_behind(committed, group, partition)
-        snapshot = Snapshot(committed.offset, behind, epoch=committed.leader_epoch)
+        snapshot = Snapshot(committed.offset, behind, epochs=_epochs(committed))
         return _Found(snapshot, origin, settled_ms)
     # The start is decided once, by the present settings in Kafka.
     section = await dependencies.settings.learn(group)

@@ -14,6 +14,7 @@ from typing import NamedTuple, assert_never
 import structlog
 
 from dispatcher.core.dispatcher import Core
+from dispatcher.core.epochs import last_epoch
 from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
@@ -253,7 +254,7 @@ class Window:
     @property
     def _epoch(self) -> int:
         core = self.life.core
-        return -1 if core is None else core.epoch
+        return -1 if core is None else last_epoch(core.epochs)
 
     async def replaced(self, given_back: NotSent) -> None:
         """Other records have taken the offsets of some of this window's, which were to be sent: it

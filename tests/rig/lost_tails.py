@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 from gateway.embedded.kafka import KafkaBroker
 
@@ -19,6 +20,24 @@ def lose_tail(broker: KafkaBroker, topic: str, end: int) -> None:
             break
         at += 12 + size
     log.write_bytes(data[:at])
+    _forget_derived(partition)
+
+
+def saved_log(broker: KafkaBroker, topic: str) -> dict[Path, bytes]:
+    """Partition 0 of a broker that is down, for `bring_back`."""
+    partition = broker.directory / "data" / f"{topic}-0"
+    names = [*partition.glob("*.log"), partition / "leader-epoch-checkpoint"]
+    return {name: name.read_bytes() for name in names}
+
+
+def bring_back(broker: KafkaBroker, topic: str, saved: dict[Path, bytes]) -> None:
+    """As if another broker led partition 0 now, which was away since then."""
+    for name, data in saved.items():
+        name.write_bytes(data)
+    _forget_derived(broker.directory / "data" / f"{topic}-0")
+
+
+def _forget_derived(partition: Path) -> None:
     for ending in ("index", "timeindex", "snapshot"):
         for derived in partition.glob(f"*.{ending}"):
             derived.unlink()

@@ -19,7 +19,7 @@ from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
-    EpochMoved,
+    EpochsMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseState,
@@ -55,7 +55,7 @@ FULL = Snapshot(
     ],
     [RetryNoted(65_003, 2, 700, RetryState.PARKED, Reason.REJECTED, M1)],
     front=65_000,
-    epoch=3,
+    epochs=((1, -1), (3, 64_000)),
 )
 STEP: list[Change] = [
     LeaseTaken(LeaseId(5), M1, SessionId("s2"), 10_000, [65_010, 65_020]),
@@ -66,7 +66,7 @@ STEP: list[Change] = [
     RetriesForgotten([65_003]),
     CursorMoved(65_001, 65_002),
     AsideSet(126, bytes(61) + b"\2"),  # 65,001
-    EpochMoved(7),
+    EpochsMoved(((3, 64_000), (7, 65_020))),
 ]
 
 

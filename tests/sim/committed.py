@@ -32,7 +32,7 @@ class CommittedOffset:
     @property
     def snapshot(self) -> Snapshot:
         settled = decode(self.offset, self.metadata) or []
-        return Snapshot(self.offset, settled, epoch=self.epoch)
+        return Snapshot(self.offset, settled, epochs=((self.epoch, -1),) if self.epoch >= 0 else ())
 
     def reconciled(self, claimed: Claimed, *, reliable: bool) -> Snapshot:
         """As gateway/windows/loading.py."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
-from tests.sim.checkers import Checkers
+from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log
 
@@ -20,8 +20,24 @@ def diverged(log: Log, position: int, epoch: int) -> Cut | None:
 
 def lost_from(log: Log, snapshot: Snapshot) -> int | None:
     """From where on the snapshot knows of records that the log has lost."""
-    end = log.end_of(snapshot.epoch)[0] if snapshot.epoch >= 0 else log.end
+    if not snapshot.epochs:
+        return log.end if log.end < known_end(snapshot) else None
+    end, last = log.end_of(snapshot.epoch)
+    for epoch, start in snapshot.epochs:
+        if epoch > last:
+            end = min(end, start if start >= 0 else snapshot.cursor)
     return end if end < known_end(snapshot) else None
+
+
+def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
+    """Whether the window may forget all from `end` on: no record before the loss, or, if it does
+    not know where its epochs began, all behind the cursor.
+    """
+    lost = log.lost_from
+    if lost is None:
+        return False
+    between = [offset for offset in range(end, lost) if offset in log.records]
+    return not between or end == checkers.cursor
 
 
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
@@ -42,6 +58,8 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
         if offset >= first:
+            if loaded.epochs:
+                raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
             checkers.cause(offset, "set without an epoch")
     checkers.back_to(first)

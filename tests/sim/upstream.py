@@ -21,6 +21,9 @@ class Log:
         self.of_key: dict[bytes, list[int]] = {}
         self.keyless: list[int] = []
         self.epochs = [(0, 0)]  # of the leaders, and where each begins
+        # What the last election has taken from the log, or would have: records, epochs, end.
+        self.former: tuple[dict[int, Key], list[tuple[int, int]], int] | None = None
+        self.parted = 0  # where that log parts from this one
         self.lost_from: int | None = None  # from there on the window knows of lost records
 
     @property
@@ -46,6 +49,8 @@ class Log:
     def truncate(self, start: int) -> None:
         for offset in [o for o in self.stored if o < start]:
             self.remove(offset)
+        if self.former is not None and start > self.parted:
+            self.former = None  # nothing of it is left
         self.start = max(self.start, start)
         self.end = max(self.end, start)
         begun = [(epoch, max(first, start)) for epoch, first in self.epochs]
@@ -56,7 +61,28 @@ class Log:
 
     def elect(self, end: int) -> None:
         """Another leader, which has the log up to `end`."""
-        epoch = self.epoch + 1
+        self.former = (self._from(end), self.epochs[:], self.end)
+        self.parted = end
+        self._lead(end, self.epoch + 1)
+
+    def elect_former(self) -> int:
+        """The leader of before the last election again, which was away meanwhile. Returns where its
+        log parts from the one until now.
+        """
+        assert self.former is not None
+        stored, epochs, end = self.former
+        parted, epoch = self.parted, self.epoch + 1
+        self.former = (self._from(parted), self.epochs[:], self.end)
+        self._lead(parted, epoch)
+        self.stored.update(stored)
+        self.end = end
+        self.epochs = [*epochs, (epoch, end)]
+        return parted
+
+    def _from(self, offset: int) -> dict[int, Key]:
+        return {one: key for one, key in self.stored.items() if one >= offset}
+
+    def _lead(self, end: int, epoch: int) -> None:
         for offset in [o for o in self.stored if o >= end]:
             self.remove(offset)
         self.end = end

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.dispatcher import Core
+from dispatcher.core.epochs import last_epoch
 from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.life.commands import (
     Answer,
@@ -53,7 +54,7 @@ from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
 from tests.sim.loaded import judge_loaded, judge_lost
-from tests.sim.lost import diverged, lost_from
+from tests.sim.lost import cut_there, diverged, lost_from
 from tests.sim.rest import Rest
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
@@ -177,8 +178,10 @@ class Window:
             case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
                 pass  # for the cache, or for the log
             case TailLost(kept_to=kept_to):
-                if self.log.lost_from is None or kept_to < self.log.lost_from:
-                    raise CheckFailure("Log", f"{command}, lost from {self.log.lost_from}")
+                lost_from = self.log.lost_from
+                if lost_from is None or not cut_there(self.log, self.checkers, kept_to):
+                    raise CheckFailure("Log", f"{command}, lost from {lost_from}")
+                self.log.lost(kept_to)
                 world.note("TailLost")
             case _ if not still:
                 pass
@@ -266,11 +269,11 @@ class Window:
         if incarnation != self.incarnation or wish is None or self.core is None:
             return
         now_ms = self.world.now_ms
-        if (cut := diverged(log, wish.position, self.core.epoch)) is not None:
+        if (cut := diverged(log, wish.position, last_epoch(self.core.epochs))) is not None:
             self.wish = None
             self._broken("diverged", self.life.diverged(wish.position, cut, now_ms))
             return
-        if self.core.epoch < 0 and log.lost_from is not None:
+        if not self.core.epochs and log.lost_from is not None:
             judge_lost(self, self.core.snapshot())  # nobody can tell the others from them
         if wish.position == log.end:
             return  # A long poll: `log_grew` answers it.
@@ -293,6 +296,14 @@ class Window:
         """
         known = self.core.known_end if self.core is not None else self.log.end
         self.log.elect(end)
+        self._lost(end, known)
+
+    def elect_former(self) -> None:
+        """The leader of before the last election is back, with the records that were lost then."""
+        known = self.core.known_end if self.core is not None else self.log.end
+        self._lost(self.log.elect_former(), known)
+
+    def _lost(self, end: int, known: int) -> None:
         self.log.lost(end)
         if self.log.lost_from is not None and self.log.lost_from >= known:
             self.log.found_out()

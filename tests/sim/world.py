@@ -206,7 +206,11 @@ class World:
         if rng.random() < faults.truncate and log.end > log.start:
             log.truncate(rng.randint(log.start, log.end))
         if rng.random() < faults.elect:
-            window.elect(max(log.start, log.end - rng.choice((0, 1, 3, 10, 50))))
+            end = max(log.start, log.end - rng.choice((0, 1, 3, 10, 50)))
+            if log.former is not None and rng.random() < 0.5:
+                window.elect_former()
+            else:
+                window.elect(end)
             self.note("Elected")
         if rng.random() < faults.compact and log.records:
             log.remove(rng.choice(sorted(log.records)))

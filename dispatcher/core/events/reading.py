@@ -6,12 +6,13 @@ from bisect import bisect_left
 
 from mypy_extensions import i64
 
+from dispatcher.core.epochs import noted
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
 from dispatcher.core.model import Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.state import WindowState
-from dispatcher.core.steps import EpochMoved, Notice
+from dispatcher.core.steps import EpochsMoved, Notice
 
 
 def records_read(state: WindowState, event: RecordsRead) -> None:
@@ -36,9 +37,11 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         _read_ahead(state, start, event)
     # Records that are read again are of an earlier epoch, perhaps, than others of the snapshot; a
     # batch that is given up has none.
-    if 0 <= event.epoch != state.epoch and window.read_position > known_end:
-        state.epoch = event.epoch
-        state.changes.append(EpochMoved(event.epoch))
+    if event.epoch >= 0 and window.read_position > known_end:
+        epochs = noted(state.epochs, event.epoch, known_end)
+        if epochs is not state.epochs:
+            state.epochs = epochs
+            state.changes.append(EpochsMoved(epochs))
     if state.provisional:
         read_again(state)
 

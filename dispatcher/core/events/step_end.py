@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dispatcher.core.epochs import last_epoch
 from dispatcher.core.events.room import make_room, read_on
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import MemberId
@@ -97,7 +98,7 @@ def _write_dead_letters(state: WindowState, effects: list[Effect]) -> None:
                 deliveries=[retry.deliveries for retry in letters],
                 reasons=[retry.reason for retry in letters],
                 members=[retry.member_id for retry in letters],
-                epoch=state.epoch,
+                epoch=last_epoch(state.epochs),
             )
         )
 

@@ -22,6 +22,7 @@ that it returns, in their order. An event that somebody waits for carries a tick
 from __future__ import annotations
 
 from dispatcher.core.dispatcher import Core, core_of
+from dispatcher.core.epochs import epoch_at, last_epoch, parted
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.hold import Hold, HoldMoved
 from dispatcher.core.life.commands import (
@@ -318,8 +319,8 @@ class WindowLife:
             return []
         # Of what compaction has taken nothing is to be told apart.
         first = read.offsets[0] if read.offsets else read.end
-        if 0 <= core.epoch < read.epoch and first < core.known_end:
-            return self.diverged(read.start, Cut(read.start, core.epoch), read.now_ms)
+        if 0 <= (epoch := epoch_at(core.epochs, first)) < read.epoch and first < core.known_end:
+            return self.diverged(read.start, Cut(read.start, epoch), read.now_ms)
         commands: list[Command] = []
         if log_start > core.cursor:
             commands.append(Tell(LogTruncated(log_start, read.now_ms)))
@@ -338,7 +339,7 @@ class WindowLife:
             commands.append(RetentionPassed(core.cursor, log_start))
             commands.append(Tell(LogTruncated(log_start, now_ms)))
             return commands
-        return self.diverged(position, Cut(log_end, core.epoch), now_ms)
+        return self.diverged(position, Cut(log_end, last_epoch(core.epochs)), now_ms)
 
     def diverged(self, position: int, cut: Cut, now_ms: int) -> list[Command]:
         """The log is another one than the one that was read up to `position`, or its epochs are."""
@@ -347,8 +348,9 @@ class WindowLife:
             return []
         self._cut = Cut(cut.end, cut.epoch, self.origin)
         commands: list[Command] = []
-        if cut.end < core.known_end:
-            commands.append(TailLost(core.known_end, cut.end))
+        end, _ = parted(core.epochs, cut.end, cut.epoch, core.cursor)
+        if end < core.known_end:
+            commands.append(TailLost(core.known_end, end))
         commands += self.broke(Failure("the log has lost its tail"), now_ms)
         return commands
 
@@ -477,8 +479,8 @@ class WindowLife:
         return Capture(self._commit_state(core), self.version)
 
     def _commit_state(self, core: Core) -> CommitState:
-        settled = core.committed_ranges()
-        return CommitState(core.cursor, settled, self.origin, self.settled_ms, core.epoch)
+        settled, epoch = core.committed_ranges(), last_epoch(core.epochs)
+        return CommitState(core.cursor, settled, self.origin, self.settled_ms, epoch)
 
     def may_leave(self) -> bool:
         """An idle window can be closed if it is not up, or store and Kafka have it all. O(span)."""

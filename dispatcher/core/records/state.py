@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dispatcher.core.epochs import Epochs
 from dispatcher.core.hold import Hold
 from dispatcher.core.model import EvictPolicy, Key, Member, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.records.draining_keys import DrainingKeys
@@ -58,7 +59,7 @@ class WindowState:
         self.stuck_at = NO_OFFSET  # the front that was last reported to hold a full span
         self.persisted_cursor = cursor
         self.persisted_front = cursor
-        self.epoch = -1  # of the last record that was read, as in Snapshot
+        self.epochs: Epochs = ()  # of the records that were read, as in Snapshot
         self.restored_at_ms: int | None = None  # of the first event
         self.begin()
 

@@ -6,22 +6,24 @@ keys, and are new to the group. What is known of the records that the log has ke
 
 Other records may have taken the offsets before anybody looks. They are told by their leader epoch
 (KIP-320): each leader of a partition has a higher one than those before, so epochs ascend along a
-log, and the window keeps the highest that it has read. Kafka compares that with its log in every
-fetch (`LastFetchedEpoch`), and says where the two logs part. A window that was loaded reads again
-records that it knows; if one of them has a higher epoch, they part there.
+log, and the window keeps those that it has read. Kafka compares that with its log in every
+fetch (`LastFetchedEpoch`), and says where the two logs part; the window looks that up in its own
+epochs (epochs.py). A window that was loaded reads again records that it knows; if one of them has a
+higher epoch than it had, they part there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dispatcher.core.epochs import parted
 from dispatcher.core.steps import LeaseState, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The log is another one from `end` on than the one that was read. `epoch`: no record before
-    that is of a later leader epoch; -1 = not known. `origin`: of the incarnation that has found it.
+    """The log is another one than the one that was read: its records of no later leader epoch than
+    `epoch` (-1: not known) end at `end`. `origin`: of the incarnation that has found it.
     """
 
     end: int
@@ -37,7 +39,7 @@ class Cut:
 
 def cut_at(snapshot: Snapshot, cut: Cut) -> Snapshot:
     """The window as far as its log is kept."""
-    end = cut.end
+    end, epochs = parted(snapshot.epochs, cut.end, cut.epoch, snapshot.cursor)
     leases: list[LeaseState] = []
     for lease in snapshot.leases:
         kept = [offset for offset in lease.offsets if offset < end]
@@ -53,5 +55,5 @@ def cut_at(snapshot: Snapshot, cut: Cut) -> Snapshot:
         leases,
         [retry for retry in snapshot.retries if retry.offset < end],
         min(snapshot.front, end),
-        cut.epoch,
+        epochs,
     )

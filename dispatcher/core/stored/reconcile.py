@@ -59,5 +59,7 @@ def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:
     both = state_of(Snapshot(cursor, settled, stored.leases, stored.retries)).snapshot()
     leases = [lease for lease in both.leases if lease.offsets]
     known = min(stored.epoch, committed.epoch) >= 0
-    epoch = max(stored.epoch, committed.epoch) if known else -1
-    return Snapshot(cursor, settled, leases, both.retries, epoch=epoch)
+    epochs = stored.epochs
+    if committed.epoch > stored.epoch:
+        epochs = committed.epochs  # where it began is not known: perhaps before the stored end
+    return Snapshot(cursor, settled, leases, both.retries, epochs=epochs if known else ())

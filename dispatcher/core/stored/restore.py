@@ -31,7 +31,7 @@ def restore(policy: Policy, snapshot: Snapshot) -> WindowState:
         window.mark_hole(max(first, front), last + 1)
     for offset in range(expected, front):
         window.aside.add(offset)
-    state.epoch = snapshot.epoch
+    state.epochs = snapshot.epochs
     state.persisted_front = stored_front
     if stored_front == front:
         window.aside.take_dirty()
@@ -100,5 +100,5 @@ def snapshot_of(state: WindowState) -> Snapshot:
         leases=leases,
         retries=[retries[offset].noted() for offset in sorted(retries)],
         front=window.front,
-        epoch=state.epoch,
+        epochs=state.epochs,
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from dispatcher.core.epochs import Epochs
 from dispatcher.core.limits import ASIDE_RESTORED_MAX, CHUNK_OFFSETS, STRETCH_OFFSETS
 from dispatcher.core.model import LeaseId
 from dispatcher.core.records.aside import offsets_in, packed
@@ -21,7 +22,7 @@ from dispatcher.core.steps import (
     BitsSet,
     Change,
     CursorMoved,
-    EpochMoved,
+    EpochsMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseState,
@@ -47,7 +48,7 @@ class StoredWindow:
         self.chunks: dict[int, bytearray] = {}
         self.leases: dict[LeaseId, LeaseState] = {}
         self.retries: dict[int, RetryNoted] = {}
-        self.epoch = -1
+        self.epochs: Epochs = ()
 
     def apply(self, changes: Sequence[Change]) -> None:  # noqa: C901 - one case each
         for change in changes:
@@ -77,8 +78,8 @@ class StoredWindow:
                 case RetriesForgotten():
                     for offset in change.offsets:
                         self.retries.pop(offset, None)
-                case EpochMoved():
-                    self.epoch = change.epoch
+                case EpochsMoved():
+                    self.epochs = change.epochs
                 case _:
                     assert_never(change)
 
@@ -96,7 +97,7 @@ class StoredWindow:
         leases.reverse()
         retries = [self.retries[o] for o in sorted(self.retries) if not self.is_settled(o)]
         settled = self._settled_ranges()
-        return Snapshot(self.cursor, settled, leases, retries, self.front, self.epoch)
+        return Snapshot(self.cursor, settled, leases, retries, self.front, self.epochs)
 
     def is_settled(self, offset: int) -> bool:
         if offset < self.cursor:
@@ -187,8 +188,8 @@ def changes_of(snapshot: Snapshot) -> list[Change]:
             )
         )
     changes += snapshot.retries
-    if snapshot.epoch >= 0:
-        changes.append(EpochMoved(snapshot.epoch))
+    if snapshot.epochs:
+        changes.append(EpochsMoved(snapshot.epochs))
     return changes
 
 

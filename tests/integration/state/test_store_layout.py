@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from dispatcher.core.model import LeaseId
-from dispatcher.core.steps import CursorMoved, EpochMoved, LeaseEnded
+from dispatcher.core.steps import CursorMoved, EpochsMoved, LeaseEnded
 from dispatcher.store.base import Counts, WindowKey, Write
 from dispatcher.store.script_calls import WINDOWS_PER_CALL
 from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
@@ -49,13 +49,13 @@ async def test_a_state_without_an_epoch(stores: Stores, admin: redis.Redis) -> N
     (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
     state = admin.hget(window, "state")
     assert isinstance(state, bytes)
-    *words, epoch = state.split()
-    assert (len(words), epoch) == (7, b"3")
+    words, epochs = state.split()[:7], state.split()[7:]
+    assert epochs == [b"3", b"64000", b"1", b"-1"]
     admin.hset(window, "state", b" ".join(words))
     claimed = await store.claim(KEY, "one")
-    assert claimed.snapshot == replace(FULL, epoch=-1)
-    assert await store.apply([Write(KEY, claimed.fence, [EpochMoved(5)])]) == [None]
-    assert (await store.claim(KEY, "one")).snapshot == replace(FULL, epoch=5)
+    assert claimed.snapshot == replace(FULL, epochs=())
+    assert await store.apply([Write(KEY, claimed.fence, [EpochsMoved(((5, 7),))])]) == [None]
+    assert (await store.claim(KEY, "one")).snapshot == replace(FULL, epochs=((5, 7),))
     assert await store.positions("group") == {KEY: 65_000}
 
 
@@ -76,7 +76,7 @@ async def test_a_window_whose_state_is_in_fields_of_their_own(
         admin.hset(window, "state", "1 0 1 1 0 0 0")  # older
         assert await store.positions("group") == {KEY: 65_000}
         claimed = await store.claim(KEY, "one")
-        assert claimed.snapshot == replace(FULL, epoch=-1)
+        assert claimed.snapshot == replace(FULL, epochs=())
         assert claimed.fence > fence
         assert admin.hmget(window, *names) == [None] * len(names)
         assert await store.apply([Write(KEY, claimed.fence, [])]) == [None]

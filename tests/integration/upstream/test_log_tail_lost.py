@@ -16,7 +16,7 @@ from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic, produce
-from tests.rig.lost_tails import lose_tail
+from tests.rig.lost_tails import bring_back, lose_tail, saved_log
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -29,6 +29,7 @@ GROUP = {
     "rejected": "block",
     "disconnect_grace_ms": 500,
 }
+EARLIEST = {**GROUP, "auto_offset_reset": "earliest"}
 
 
 def values_of(session: ShareSession, count: int) -> dict[int, bytes | None]:
@@ -77,6 +78,52 @@ def test_records_are_neither_lost_nor_repeated(tmp_path: Path) -> None:
                 assert committed(kafka, "late", topic, 0)[0] == 1
         log = (tmp_path / "gateway" / "gateway.log").read_text()
         assert "event='log_tail_lost'" in log
+
+
+def test_a_log_that_parts_twice_is_left_where_the_group_left_it(tmp_path: Path) -> None:
+    """A leader without the end of the log, and then the one of before, which has it: the group has
+    read what the first one wrote instead.
+    """
+    with (
+        KafkaCluster(1, share_groups=False, properties=QUICK_TURNS) as kafka,
+        EmbeddedRedis(tmp_path / "redis") as redis,
+    ):
+        boot = kafka.bootstrap_servers
+        (broker,) = kafka.brokers
+
+        def gateway() -> GatewayProcess:
+            directory = tmp_path / "gateway"
+            return GatewayProcess(directory, boot, groups=[EARLIEST], redis_url=redis.url)
+
+        create_topic(boot, "twice")
+        produce(boot, "twice", [(b"key", b"old-%d" % at) for at in range(5)])
+        with gateway() as first:
+            accept(first.bootstrap, b"old-0", b"old-1", b"old-2", b"old-3", b"old-4")
+        produce(boot, "twice", [(b"key", b"old-%d" % at) for at in range(5, 10)])
+        broker.kill()
+        former = saved_log(broker, "twice")
+        lose_tail(broker, "twice", 5)
+        broker.start()
+        kafka.wait_ready()
+        produce(boot, "twice", [(b"key", b"new-%d" % at) for at in range(5, 8)])
+        with gateway() as second:
+            accept(second.bootstrap, b"new-5", b"new-6", b"new-7")
+            broker.kill()
+            bring_back(broker, "twice", former)
+            broker.start()
+            kafka.wait_ready()
+            produce(boot, "twice", [(b"key", b"last")])
+            again = [b"old-5", b"old-6", b"old-7", b"old-8", b"old-9", b"last"]
+            accept(second.bootstrap, *again)
+
+
+def accept(bootstrap: str, *values: bytes) -> None:
+    """Takes these records of one key, one after the other."""
+    with ShareSession(bootstrap, "twice", "twice").join() as member:
+        for value in values:
+            ((offset, found),) = values_of(member, 1).items()
+            assert found == value
+            assert member.acknowledge({0: [(offset, offset, [ACCEPT])]}) == {0: 0}
 
 
 def work_before(kafka: KafkaCluster, bootstrap: str, topic: str) -> None:

@@ -1,10 +1,11 @@
+from dispatcher.core.epochs import NOT_KNOWN
 from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
 from dispatcher.core.steps import (
     AsideSet,
     BitsSet,
     Change,
     CursorMoved,
-    EpochMoved,
+    EpochsMoved,
     LeaseEnded,
     LeaseExtended,
     LeaseTaken,
@@ -18,7 +19,7 @@ from dispatcher.store.operations import WORDS_MAX, Argument, Kept, kept_of, new_
 M1 = MemberId("m1")
 LEASE = LeaseTaken(LeaseId(1), M1, SessionId("s1"), 9, [5, 6])
 RETRY = RetryNoted(5, 1, 700, RetryState.WAITING, Reason.RELEASED, M1)
-AT_2 = Kept(140_000, 140_000, 2, 3, 0, 7)  # its front is in chunk 2
+AT_2 = Kept(140_000, 140_000, 2, 3, 0, ((5, NOT_KNOWN), (7, 90)))  # its front is in chunk 2
 
 
 def commands(changes: list[Change], before: Kept | None = None) -> list[Argument]:
@@ -45,10 +46,10 @@ def test_the_state_says_where_the_window_is_and_its_highest_chunk() -> None:
     assert state([]) == b"0 0 0 -1 0 -1"
     assert state([CursorMoved(70_000, 70_001, 3)]) == b"70000 70001 1 -1 3 -1"
     assert state([BitsSet(3, 0, b"\x01"), BitsSet(2, 0, b"\x01")]) == b"0 0 0 3 0 -1"
-    assert state([], AT_2) == AT_2.words() == b"140000 140000 2 3 0 7"
+    assert state([], AT_2) == AT_2.words() == b"140000 140000 2 3 0 7 90 5 -1"
     assert kept_of(AT_2.words().split()).words() == AT_2.words()
-    assert kept_of(b"140000 140000 2 3 0".split()).epoch == -1, "as a node of 0.2 writes it"
-    assert state([EpochMoved(9), CursorMoved(140_001, 140_001)], AT_2).endswith(b" 9")
+    assert kept_of(b"140000 140000 2 3 0".split()).epochs == (), "as a node of 0.2 writes it"
+    assert state([EpochsMoved(((9, 4),)), CursorMoved(140_001, 140_001)], AT_2).endswith(b" 9 4")
 
 
 def test_chunks_that_the_front_has_left_are_deleted() -> None:

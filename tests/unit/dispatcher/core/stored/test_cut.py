@@ -53,8 +53,8 @@ def test_ranges_end_with_the_log(end: int, settled: list[tuple[int, int]], front
 
 def test_a_cursor_behind_the_end_goes_back_to_it() -> None:
     """All before it is settled, and what comes there is new to the group."""
-    assert cut(STORED, 7) == Snapshot(7, epoch=5)
-    assert cut(Snapshot(9), 7) == Snapshot(7, epoch=5), "also from a commit"
+    assert cut(STORED, 7) == Snapshot(7, epochs=((5, -1),))
+    assert cut(Snapshot(9), 7) == Snapshot(7, epochs=((5, -1),)), "also from a commit"
 
 
 @pytest.mark.parametrize("end", range(9, 27))

@@ -1,0 +1,63 @@
+"""The leader epochs of the records that a window has read: (epoch, the offset where it begins).
+
+Epochs ascend along a log, so both numbers do. The first may begin at NOT_KNOWN: a commit in Kafka
+names one epoch, and not where it began.
+
+A leader that is asked about an epoch it does not know answers with the last one before, and where
+that ends in its own log. If two logs have parted twice, the window's log may have left that epoch
+earlier than the leader's: what it read since is of other epochs, and believing it up to the
+leader's end would take other records for those that the group has settled. So the window looks up
+the answer in its own epochs, as a follower in Kafka does, and asks again with the epoch that is
+left, until the leader knows it.
+"""
+
+from __future__ import annotations
+
+from dispatcher.core.limits import EPOCHS_MAX
+
+Epochs = tuple[tuple[int, int], ...]
+
+NOT_KNOWN = -1
+
+
+def last_epoch(epochs: Epochs) -> int:
+    """No record that was read is of a later one; -1 = not known."""
+    return epochs[-1][0] if epochs else NOT_KNOWN
+
+
+def epoch_at(epochs: Epochs, offset: int) -> int:
+    """The epoch of the record at `offset`, or a later one if that is not known; -1: no word."""
+    for epoch, start in reversed(epochs):
+        if start <= offset:
+            return epoch
+    return epochs[0][0] if epochs else NOT_KNOWN
+
+
+def noted(epochs: Epochs, epoch: int, start: int) -> Epochs:
+    """A record of `epoch` was read, the first one at `start` or behind it. The same object if that
+    is nothing new. Begun later: of records that were read once and are forgotten.
+    """
+    if epochs and epochs[-1][0] == epoch and epochs[-1][1] < start:
+        return epochs
+    kept = tuple([one for one in epochs if one[1] < start])
+    if kept and kept[-1][0] >= epoch:
+        return kept
+    return (*kept, (epoch, start))[-EPOCHS_MAX:]
+
+
+def parted(epochs: Epochs, end: int, epoch: int, cursor: int) -> tuple[int, Epochs]:
+    """Where the window's log leaves the leader's, and the epochs before that. The leader has said
+    that its records of no later epoch than `epoch` (-1: no word) end at `end`.
+
+    If the window does not know where its later epochs began, it keeps what is before its cursor
+    alone: the rest comes again, and nothing is lost.
+    """
+    if epoch < 0:
+        return end, ()
+    kept = tuple([one for one in epochs if one[0] <= epoch])
+    later = epochs[len(kept) :]
+    if later:
+        start = later[0][1]
+        end = min(end, cursor if start == NOT_KNOWN else start)
+    kept = tuple([one for one in kept if one[1] < end])
+    return end, kept or ((epoch, NOT_KNOWN),)
