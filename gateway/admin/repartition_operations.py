@@ -37,7 +37,8 @@ REPARTITION_OPERATIONS = (
     Operation(
         "POST",
         "/v1/repartitions/abort",
-        "Give a repartition up, while clients have not seen the new partitions: they stay hidden.",
+        "Give a repartition up, while clients have not seen the new partitions: they stay hidden. "
+        "Refused without `force` if members of KIP-848 groups would then idle on them.",
         RepartitionRow,
         body=AbortBody,
         role=Role.ADMIN,

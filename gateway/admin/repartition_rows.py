@@ -28,7 +28,10 @@ class RepartitionBody(Body):
 
 
 class AbortBody(Body):
+    """`force`: also if Kafka gives members of KIP-848 groups partitions that stay hidden."""
+
     topic: Name
+    force: bool = False
 
 
 class RepartitionPlan(Row):

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.admin.access import concerns
-from gateway.admin.problems import answered, json_body, json_object, validated
+from gateway.admin.problems import answered, json_object, validated
 from gateway.admin.repartition_rows import (
     AbortBody,
     BoundaryRow,
@@ -42,9 +42,9 @@ def repartition_routes(repartitions: Repartitions) -> list[Route]:
         return answered(_plan_row(plan, executed=body.execute))
 
     async def abort(request: Request) -> Response:
-        body = validated(AbortBody, await json_body(request, {"topic"}))
+        body = validated(AbortBody, await json_object(request))
         concerns(request, topic=body.topic)
-        record = await repartitions.abort(body.topic)
+        record = await repartitions.abort(body.topic, force=body.force)
         return answered(_row(await status_of(repartitions, record)))
 
     return [

@@ -45,6 +45,14 @@ PartitionerOption = Annotated[
     ),
 ]
 
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Also if Kafka gives members of KIP-848 groups partitions that stay hidden.",
+    ),
+]
+
 
 @app.command("plan")
 def repartition_plan(
@@ -157,13 +165,14 @@ def repartition_status(
 @app.command("abort")
 def repartition_abort(
     topic: TopicArgument,
+    force: ForceOption = False,
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
     """Give a repartition up, while clients have not seen the new partitions. The new partitions
     stay hidden: Kafka deletes none, and the next repartition takes them.
     """
-    body = {"topic": topic}
+    body = {"topic": topic, "force": force}
     answer = ask(admin, "/v1/repartitions/abort", RepartitionRow, method="POST", body=body)
     if output != "table":
         print_data(answer.raw, output)

@@ -432,8 +432,10 @@ class Repartitions:
             await self._put(begun(record, known, await self._table.now_ms()), known)
             return plan
 
-    async def abort(self, topic: str) -> Repartition:
-        """Raises OperationError."""
+    async def abort(self, topic: str, *, force: bool = False) -> Repartition:
+        """`force`: also if members of groups are given partitions that stay hidden. Raises
+        OperationError.
+        """
         async with self._acting:
             known = self.records.get(topic)
             if known is None:
@@ -442,5 +444,21 @@ class Repartitions:
                 record = aborted(known)
             except AbortRefused as refused:
                 raise NotNow(str(refused)) from refused
+            if not force:
+                await self._given_none(known)
             await self._put(record, known)
             return record
+
+    async def _given_none(self, record: Repartition) -> None:
+        """Raises NotNow, StateUnavailable."""
+        try:
+            groups = await self._steps.given_hidden(record)
+        except UpstreamError as error:
+            raise StateUnavailable(f"upstream: {error}") from error
+        if groups:
+            raise NotNow(
+                f"topic {record.topic!r}: Kafka has its new partitions already, and deletes none."
+                f" It assigns them to members of the KIP-848 groups {', '.join(groups[:10])}:"
+                " after an abort some may have hidden partitions alone, and idle, until another"
+                " repartition of the topic is shown. Let this one go on, or abort with `force`"
+            )

@@ -96,6 +96,20 @@ class Steps:
             return Leaders(found.topic_id, old | led)
         return found
 
+    async def given_hidden(self, record: Repartition) -> list[str]:
+        """Groups whose members Kafka gives partitions that stay hidden after an abort now. Raises
+        UpstreamError.
+        """
+        if record.into:
+            return []
+        try:
+            there = await self.there(record)
+        except TopicGone:
+            return []
+        if len(there.leaders) <= record.before:
+            return []
+        return await self.survey.assigned_by_kafka(record.topic, record.before)
+
     async def _create(self, record: Repartition) -> None:
         count = len((await self.there(record)).leaders)
         if count > record.after:
@@ -121,10 +135,12 @@ class Steps:
         missing = [partition for partition in range(record.after) if leaders.get(partition, -1) < 0]
         if missing:
             raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
-        groups = await self.survey.groups(record.topic)
+        groups = await self.survey.groups(record.topic, record.before)
+        if groups.rebalancing:
+            raise StateUnavailable(f"groups that rebalance: {list(groups.rebalancing[:10])}")
         for group in groups.ordered:
             await self._note_before(group, record)
-        for group in (*groups.ordered, *groups.unreliable, *groups.others):
+        for group in (*groups.ordered, *groups.unreliable, *groups.others, *groups.starting):
             await self._start_at_first(group, record)
         return groups
 
@@ -142,13 +158,17 @@ class Steps:
     async def keep_starts(self, record: Repartition) -> None:
         """Commits offset 0 again for groups that have not begun with the new topic. Kafka forgets
         the offset of a topic that a group's members do not subscribe to: offsets.retention.minutes
-        after the last commit. Raises UpstreamError, StateUnavailable.
+        after the last commit. So those that do begin by themselves: a commit here could be later
+        than their first one, and set them back. Raises UpstreamError, StateUnavailable.
         """
-        groups = await self.survey.groups(record.topic)
-        for group in (*groups.ordered, *groups.unreliable, *groups.others):
+        groups = await self.survey.groups(record.topic, record.before)
+        plain = (*groups.others, *groups.starting, *groups.rebalancing)
+        for group in (*groups.ordered, *groups.unreliable, *plain):
             committed = await self.commits.fetch_all(group)
             new = {place: at for place, at in committed.items() if place[0] == record.new_topic}
-            if new and not any(at.offset or at.metadata for at in new.values()):
+            if not new or any(at.offset or at.metadata for at in new.values()):
+                continue
+            if not await self.survey.begins(group, record.new_topic):
                 await self._commit_first(group, record, list(new))
 
     async def _start_at_first(self, group: str, record: Repartition) -> None:

@@ -5,7 +5,7 @@ its producers put keys.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gateway.core.cluster.discovery import metadata_request
@@ -29,6 +29,7 @@ from gateway.repartition.limits import (
     SAMPLED_OFFSETS,
     SAMPLED_PARTITIONS_MAX,
 )
+from gateway.repartition.subscribers import subscribers_of
 from gateway.upstream.cluster import (
     EARLIEST,
     LATEST,
@@ -58,7 +59,9 @@ class GroupsOf:
 
     ordered: tuple[str, ...]  # Key-Shared and reliable
     unreliable: tuple[str, ...]
-    others: tuple[str, ...]
+    others: tuple[str, ...]  # with a position
+    starting: tuple[str, ...] = ()  # others that are subscribed, and have committed nothing yet
+    rebalancing: tuple[str, ...] = ()  # others that may be
 
 
 async def leaders_of(upstream: Upstream, topic: str) -> Leaders | None:
@@ -93,7 +96,7 @@ class Survey:
                 raise PartitionUnknown(f"no topic {topic!r}")
             policy = await topic_config(self.upstream, topic, [_COMPACTION])
             shown = await self._shown(topic, there, before or len(there.leaders), named)
-            groups = await self.groups(topic)
+            groups = await self.groups(topic, before or len(there.leaders))
             streams = await self._streams(groups.others)
         except UpstreamError as error:
             raise StateUnavailable(f"upstream: {error}") from error
@@ -174,8 +177,10 @@ class Survey:
 
     # ----------------------------------------------------------------------------------- its groups
 
-    async def groups(self, topic: str) -> GroupsOf:
-        """Raises UpstreamError, StateUnavailable."""
+    async def groups(self, topic: str, before: int) -> GroupsOf:
+        """`before`: the partitions of the topic in which a position counts. Raises UpstreamError,
+        StateUnavailable.
+        """
         listed = await self._listed()
         await self.offsets.recognise(row["GroupId"] for row in listed if may_be_ours(row))
         ours = {group.name: group for group in self.offsets.groups.all()}
@@ -188,11 +193,16 @@ class Survey:
         ]
         for name in reading:
             await settings.known(name)
-        others = sorted({row["GroupId"] for row in listed} - set(ours))
+        others = {row["GroupId"]: row for row in listed if row["GroupId"] not in ours}
+        with_position = await self._with_position(sorted(others), topic, before)
+        rest = [others[name] for name in sorted(others) if name not in with_position]
+        subscribers = await subscribers_of(self.upstream, rest, [topic])
         return GroupsOf(
             tuple(name for name in reading if settings.of(name).reliable),
             tuple(name for name in reading if not settings.of(name).reliable),
-            tuple(await self._with_position(others, topic)),
+            tuple(with_position),
+            subscribers.names,
+            subscribers.rebalancing,
         )
 
     async def _listed(self) -> list[Message]:
@@ -216,13 +226,31 @@ class Survey:
         topics = [row["Name"] for row in answer["Topics"]]
         return internal_topics(groups, {row["GroupId"] for row in await self._listed()}, topics)
 
-    async def _with_position(self, names: Iterable[str], topic: str) -> list[str]:
-        names = list(names)
+    async def begins(self, group: str, topic: str) -> bool:
+        """Whether members of the group subscribe to the topic, or may do so. Raises
+        UpstreamError.
+        """
+        ours = {known.name: known for known in self.offsets.groups.all()}
+        if group in ours:
+            return any(member.subscribes(topic) for member in ours[group].members.values())
+        listed = [row for row in await self._listed() if row["GroupId"] == group]
+        found = await subscribers_of(self.upstream, listed, [topic])
+        return bool(found.names or found.rebalancing)
+
+    async def assigned_by_kafka(self, topic: str, before: int) -> list[str]:
+        """The groups of the consumer protocol (KIP-848) that read the topic, or did. Raises
+        UpstreamError.
+        """
+        rows = [row for row in await self._listed() if row["GroupType"].lower() == "consumer"]
+        found = await self._with_position([row["GroupId"] for row in rows], topic, before)
+        return sorted({*found, *(await subscribers_of(self.upstream, rows, [topic])).names})
+
+    async def _with_position(self, names: list[str], topic: str, before: int) -> list[str]:
         found = []
         for at in range(0, len(names), GROUPS_ASKED_AT_ONCE):
             portion = names[at : at + GROUPS_ASKED_AT_ONCE]
             asked = [self.commits.fetch_all(name) for name in portion]
             for name, committed in zip(portion, await asyncio.gather(*asked), strict=True):
-                if any(place[0] == topic for place in committed):
+                if any(one == topic and number < before for one, number in committed):
                     found.append(name)
         return found

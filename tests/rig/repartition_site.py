@@ -87,6 +87,7 @@ class Kafka:
     commit_codes: list[int] = field(default_factory=list)  # of the next commits
     for_members: list[str] = field(default_factory=list)  # groups whose offsets a transaction set
     others: tuple[str, ...] = ()  # plain groups with a position
+    assigned: list[str] = field(default_factory=list)  # KIP-848 groups
 
     async def call(self, api_key: int, body: Message, **_: Any) -> Message:
         if api_key == ApiKey.METADATA:
@@ -134,7 +135,10 @@ class Kafka:
             other_groups=self.others,
         )
 
-    async def groups(self, topic: str) -> GroupsOf:
+    async def assigned_by_kafka(self, _topic: str, _before: int) -> list[str]:
+        return self.assigned
+
+    async def groups(self, topic: str, _before: int) -> GroupsOf:
         assert topic == TOPIC
         return GroupsOf((), (), self.others)
 

@@ -129,7 +129,7 @@ class ScriptedRepartitions:
 
     start = plan
 
-    async def abort(self, topic: str) -> Repartition:
+    async def abort(self, topic: str, *, force: bool = False) -> Repartition:  # noqa: ARG002
         pace = Pace(adoption_ms=0, settle_ms=0, late_ms=0)
         return Repartition(
             topic=topic, topic_id="00", before=1, after=2, partitioner=None, pace=pace

@@ -18,6 +18,7 @@ from gateway.embedded.redis import EmbeddedRedis
 from gateway.repartition.table import KEY
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.clients.wire_client import WireClient
+from tests.rig.committed import committed
 from tests.rig.gateway_process import DIRECT, GatewayProcess, answers_api_versions
 from tests.rig.kafka import create_topic, end_transaction, log_end, metadata_of, produce
 from tests.rig.operating import health, keyway, poll_until_up, rest
@@ -95,7 +96,8 @@ def test_partitions_stay_hidden_until_they_are_shown(
             409,
             True,
         )
-        code, said, _ = keyway(one, "repartition", "abort", name)
+        refused_while_read(one, name)
+        code, said, _ = keyway(one, "repartition", "abort", name, "--force")
         assert (code, said) == (0, f"topic {name}: aborted, clients see 2 partitions\n")
         assert keyway(one, "repartition", "abort", name)[0] == 1
         assert shown(one.bootstrap, name) == {0, 1}
@@ -113,6 +115,32 @@ def test_partitions_stay_hidden_until_they_are_shown(
     text = store.hget(KEY, name)
     assert isinstance(text, bytes)
     assert from_text(text).before == 2
+
+
+def refused_while_read(node: GatewayProcess, topic: str) -> None:
+    """By a group that has a position in it, too."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": f"{topic}-readers",
+            "group.protocol": "consumer",
+        }
+    )
+    try:
+        reader.subscribe([topic])
+        wait_until(
+            lambda: reader.poll(0.2) is None and len(reader.assignment()) > 0,
+            what="Kafka's assignment",
+            deadline_s=30,
+        )
+        for _ in range(2):
+            code, _, problem = keyway(node, "repartition", "abort", topic)
+            assert code == 1
+            assert f"members of the KIP-848 groups {topic}-readers" in problem
+            assert rest(node, "/v1/repartitions/abort", {"topic": topic})[0] == 409
+            reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    finally:
+        reader.close()
 
 
 @pytest.mark.deep
@@ -218,6 +246,52 @@ def test_groups_that_start_at_the_end_get_the_first_record(
     finally:
         consumer.close()
         member.close()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_has_committed_nothing_gets_the_first_record(
+    node: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    protocol: str,
+) -> None:
+    """It is subscribed, from `latest`. Its order is not kept: nobody knows what it is done with."""
+    name, plain = topic(partitions=2), fresh_name("plain")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": plain,
+            "group.protocol": protocol,
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 5_000,
+        }
+    )
+    came: list[bytes | None] = []
+
+    def polled(value: bytes) -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            came.append(message.value())
+        return value in came
+
+    try:
+        consumer.subscribe([name])
+        wait_until(
+            lambda: polled(b"") or len(consumer.assignment()) == 2,
+            what="assigned",
+            deadline_s=30,
+        )
+        grown = {"partitions": 4, "partitioner": "murmur2"}
+        assert repartition(node, name, **grown, execute=True)["ordered_groups"] == []
+        wait_for_phase(node, name, "shown", "open")
+        produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=MURMUR2)
+        assert [committed(kafka, plain, name, at)[0] for at in (2, 3)] == [0, 0]
+        wait_until(lambda: polled(b"new"), what="the first record", deadline_s=60)
+    finally:
+        consumer.close()
 
 
 @pytest.mark.deep

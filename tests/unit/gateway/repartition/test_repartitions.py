@@ -119,7 +119,10 @@ def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
         with pytest.raises(NotNow, match="it goes from 2 to 4 partitions now: marked"):
             await site.one.start(TOPIC, 8, ())
         site.kafka.partitions = 4  # it was done after all
-        assert (await site.one.abort(TOPIC)).phase is Phase.ABORTED
+        site.kafka.assigned = ["readers"]
+        with pytest.raises(NotNow, match="KIP-848 groups readers"):
+            await site.one.abort(TOPIC)
+        assert (await site.one.abort(TOPIC, force=True)).phase is Phase.ABORTED
         assert site.view.shown == 2
         assert site.one.running == {}
         site.kafka.refusal = 0

@@ -52,6 +52,8 @@ class Kafka:
     committed: dict[str, dict[tuple[str, int], Committed]] = field(default_factory=dict)
     requests: list[tuple[str, list[tuple[str, int]]]] = field(default_factory=list)
     with_members: set[str] = field(default_factory=set)
+    rebalancing: list[str] = field(default_factory=list)
+    reading: set[str] = field(default_factory=set)  # the new topic
 
     @property
     def begun_topics(self) -> BegunTopics:
@@ -63,9 +65,13 @@ class Kafka:
         rows = [{"PartitionIndex": at, "LeaderId": 1} for at in range(3)]
         return {"Topics": [{"ErrorCode": 0, "TopicId": topic_id, "Partitions": rows}]}
 
-    async def groups(self, topic: str) -> GroupsOf:
-        assert topic == TOPIC
-        return GroupsOf((GROUP,), (), ("billing", "audit"))
+    async def groups(self, topic: str, before: int) -> GroupsOf:
+        assert (topic, before) == (TOPIC, 2)
+        return GroupsOf((GROUP,), (), ("billing", "audit"), ("new",), tuple(self.rebalancing))
+
+    async def begins(self, group: str, topic: str) -> bool:
+        assert topic == INTO
+        return group in self.reading
 
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         return dict(self.committed.get(group, {}))
@@ -104,6 +110,8 @@ def test_the_starts_of_groups_that_have_not_begun_are_committed_again() -> None:
         kafka.requests.clear()
         kafka.committed[GROUP] |= dict.fromkeys(NEW, Committed(0, -1, "of a window"))
         kafka.committed["billing"] = old  # deleted by somebody
+        kafka.committed["new"] = dict.fromkeys(NEW, first)
+        kafka.reading = {"new"}  # its own commit may be on its way
         await kafka.steps.keep_starts(MOVES)
         assert kafka.requests == []
 
@@ -119,10 +127,14 @@ def test_windows_know_that_partitions_are_new_though_kafka_forgets_the_start(
     async def work() -> None:
         kafka = Kafka()
         await kafka.steps._before_shown(record)
-        assert {group for group, _ in kafka.requests} == {GROUP, "billing", "audit"}
+        assert {group for group, _ in kafka.requests} == {GROUP, "billing", "audit", "new"}
         begun = kafka.begun_topics
         assert await begun.partitions_of(GROUP, topic_id_text(topic_id), 9) == before
         assert kafka.hashes.rows.keys() == {f"keyway:begun:{GROUP}"}
+        kafka.rebalancing = ["moves"]
+        with pytest.raises(StateUnavailable, match="groups that rebalance"):
+            await kafka.steps._before_shown(record)
+        kafka.rebalancing = []
         kafka.hashes.down = True
         with pytest.raises(StateUnavailable, match="Redis"):
             await kafka.steps._before_shown(record)

@@ -90,18 +90,25 @@ function holders(row, partition) {
 }
 
 function abortButton(app, { topic, before, into }) {
-  const abort = () =>
+  const abort = () => {
+    const force = h("input", { type: "checkbox" });
     askFirst({
       title: `Abort the repartition of ${topic}?`,
       verb: "Abort",
       danger: true,
-      effect: h("p", null, into ? `Clients go on with ${topic} alone. ${into} stays, empty.` : `Clients go on with ${count(before, "partition")}. Those that Kafka has already stay, hidden.`),
+      effect: into
+        ? h("p", null, `Clients go on with ${topic} alone. ${into} stays, empty.`)
+        : [
+            h("p", null, `Clients go on with ${count(before, "partition")}. Those that Kafka has already stay, hidden.`),
+            h("p", null, h("label", null, force, " Also if Kafka gives some of them to members of KIP-848 groups, which then idle")),
+          ],
       act: async () => {
-        await ask("POST", "/v1/repartitions/abort", { topic });
+        await ask("POST", "/v1/repartitions/abort", { topic, force: force.checked });
         return `The repartition of ${topic} is aborted.`;
       },
       done: app.refresh,
     });
+  };
   return h("button", { onclick: abort }, "Abort …", h("span", { class: "hidden" }, ` ${topic}`));
 }
 
