@@ -52,6 +52,7 @@ _EVERYWHERE: Final = {
     ("GET", "/v1/groups/{group}"),
     ("GET", "/v1/keys"),
     ("GET", "/v1/history"),
+    ("GET", "/v1/repartitions"),
     ("POST", "/v1/filters/preview"),
     ("POST", "/v1/parked/release"),
     ("GET", "/v1/parked/value"),
@@ -199,6 +200,8 @@ def _merged(operation: Operation, request: Request, answers: Answers) -> Row:
         return merging.page(pages, answers, _limit(request, most))
     if path == "/v1/groups/{group}":
         return merging.description(answers)
+    if path == "/v1/repartitions":
+        return merging.repartitions(answers)
     if path == "/v1/history":
         return nodes_at_a_glance.history([dict(answer) for answer in answers])
     if path == "/v1/keys":

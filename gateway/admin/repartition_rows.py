@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gateway.admin.rows import Body, Row
+from gateway.admin.rows import Body, OfNodes, Row
 from gateway.core.repartition.limits import TOPIC_PARTITIONS_MAX
 
 Name = Annotated[str, Field(min_length=1, max_length=249)]
@@ -31,7 +31,7 @@ class AbortBody(Body):
     """`force`: also if Kafka gives members of KIP-848 groups partitions that stay hidden."""
 
     topic: Name
-    force: bool = False
+    force: StrictBool = False
 
 
 class RepartitionPlan(Row):
@@ -82,10 +82,13 @@ class RepartitionRow(Row):
     """`into`: the new topic, which has the partitions of `after`; null: the topic itself has. Times
     are Unix time; 0: not yet. `phase`: as docs/repartition.md explains it. `groups`: the
     Key-Shared groups whose order is kept, `consumers` the plain ones; `given_up`: those of them
-    that had not committed the earlier records in time.
+    that had not committed the earlier records in time. `version` grows with each step. `leads`: it
+    is of the node that takes the steps; without its answer `waits_for` says no more than that.
     """
 
     topic: str
+    version: int
+    leads: bool
     before: int
     after: int
     into: str | None
@@ -109,5 +112,5 @@ class RepartitionRow(Row):
     closed_connections: int
 
 
-class RepartitionList(Row):
+class RepartitionList(OfNodes):
     repartitions: list[RepartitionRow]

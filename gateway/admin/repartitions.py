@@ -75,6 +75,8 @@ def _row(status: Status) -> RepartitionRow:
     boundaries = record.boundaries or (None,) * record.before
     return RepartitionRow(
         topic=record.topic,
+        version=record.version,
+        leads=status.leads,
         before=record.before,
         after=record.after - record.first,
         into=record.into or None,

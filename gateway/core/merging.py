@@ -162,3 +162,28 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def repartitions(answers: Sequence[Mapping[str, Any]]) -> Row:
+    """Steps are taken by one node, and what it says counts, unless another one has heard of a later
+    step, as of an order. Connections are each node's own, and so
+    are late records: those of its windows. The log ends of a topic that moves all nodes look at.
+    """
+    found: dict[str, list[Row]] = {}
+    for answer in answers:
+        for row in answer["repartitions"]:
+            found.setdefault(row["topic"], []).append(row)
+    return {**answers[0], "repartitions": [_repartition(found[topic]) for topic in sorted(found)]}
+
+
+def _repartition(rows: Sequence[Row]) -> Row:
+    base = max(rows, key=lambda row: (row["version"], row["leads"]))
+    late = [row["late_records"] for row in rows]
+    return {
+        **base,
+        "error": next((row["error"] for row in [base, *rows] if row["error"]), None),
+        "producers": [producer for row in rows for producer in row["producers"]],
+        "late_records": max(late) if base["into"] else sum(late),
+        "late_partitions": sorted({at for row in rows for at in row["late_partitions"]}),
+        "closed_connections": sum(row["closed_connections"] for row in rows),
+    }

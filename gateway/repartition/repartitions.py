@@ -362,6 +362,16 @@ class Repartitions:
 
     # ------------------------------------------------------------------------------------ operators
 
+    @property
+    def leads(self) -> bool:
+        """This node takes the steps, as far as it knows."""
+        return self._company.leader == self._company.me
+
+    async def follow(self) -> None:
+        """Before an order: what another node has begun, or ended, just now counts here, too."""
+        if self._holds.loaded and self._company.shared is not None:
+            await self._follow()
+
     async def plan(
         self,
         topic: str,
@@ -373,6 +383,7 @@ class Repartitions:
         """`into`: the new topic that is to have so many partitions; "": the topic itself is.
         `named`: what its producers use, for a topic that does not tell. Raises OperationError.
         """
+        await self.follow()
         return (await self._planned(topic, after, unordered, into, named))[0]
 
     async def _planned(
@@ -414,6 +425,7 @@ class Repartitions:
         named: Partitioner | None = None,
     ) -> Plan:
         """Raises OperationError; NotNow with the reasons of the plan."""
+        await self.follow()
         async with self._acting:
             plan, topic_id = await self._planned(topic, after, unordered, into, named)
             if plan.refusals:
@@ -436,6 +448,7 @@ class Repartitions:
         """`force`: also if members of groups are given partitions that stay hidden. Raises
         OperationError.
         """
+        await self.follow()
         async with self._acting:
             known = self.records.get(topic)
             if known is None:

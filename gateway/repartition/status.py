@@ -24,6 +24,7 @@ class ProducerShown:
 @dataclass(frozen=True, slots=True)
 class Status:
     record: Repartition
+    leads: bool  # by the node that takes the steps
     waits_for: tuple[str, ...] = ()
     error: str = ""
     producers: tuple[ProducerShown, ...] = ()
@@ -38,7 +39,7 @@ class Status:
 async def status_of(repartitions: Repartitions, record: Repartition) -> Status:
     run = repartitions.running.get(record.topic)
     if run is None:
-        return Status(record, given_up=record.given_up)
+        return Status(record, repartitions.leads, given_up=record.given_up)
     error = run.error
     left: list[Left] = []
     if record.phase in (Phase.OPEN, Phase.DRAINING):
@@ -48,6 +49,7 @@ async def status_of(repartitions: Repartitions, record: Repartition) -> Status:
             error = error or str(away)
     return Status(
         record,
+        repartitions.leads,
         waits_for=run.reasons,
         error=error,
         producers=_producers(run),

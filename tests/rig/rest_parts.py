@@ -107,6 +107,7 @@ class ScriptedRepartitions:
 
     records: dict[str, Repartition] = field(default_factory=dict)
     running: dict[str, RunningTopic] = field(default_factory=dict)
+    leads: bool = True
 
     async def plan(
         self,

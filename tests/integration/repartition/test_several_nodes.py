@@ -79,6 +79,9 @@ def test_two_nodes(
             )
             repartition(left, name, partitions=8, execute=True)
             wait_for_phase(left, name, "open", "draining", "finished")
+            assert [status(node, name)["leads"] for node in nodes] == [True, True], (
+                "whoever is asked"
+            )
             if killed is not None:
                 {"a": nodes[0], "b": nodes[1]}[killed].kill()
             wait_for_phase(left, name, "draining", "finished", within_s=120)

@@ -131,3 +131,49 @@ def test_the_effect_of_filters_is_that_on_the_keys_of_all_nodes() -> None:
 
 def test_a_place_with_a_dash_in_its_topic() -> None:
     assert RECORDS.place_of("eu-orders-3-17") == ("eu-orders", 3, 17)
+
+
+def repartition(topic: str, version: int, *, leads: bool, **changes: Any) -> dict[str, Any]:
+    row = {
+        "topic": topic,
+        "version": version,
+        "leads": leads,
+        "into": None,
+        "error": None,
+        "waits_for": ["the lead"] if leads else ["node a takes the steps"],
+        "producers": [],
+        "late_records": 0,
+        "late_partitions": [],
+        "closed_connections": 0,
+    }
+    return row | changes
+
+
+def of(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each row from a node of its own."""
+    found = merging.repartitions([{"repartitions": [row]} for row in rows])["repartitions"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_repartition_is_as_the_node_that_takes_its_steps_has_it() -> None:
+    here = repartition("t", 3, leads=False, producers=["c1"], late_records=2, late_partitions=[1])
+    lead = repartition(
+        "t", 3, leads=True, producers=["c2"], late_records=1, late_partitions=[0, 1]
+    ) | {"closed_connections": 4}
+    for rows in ((here, lead), (lead, here)):
+        (row,) = of(*rows)
+        assert row["waits_for"] == ["the lead"]
+        assert sorted(row["producers"]) == ["c1", "c2"]
+        assert (row["late_records"], row["late_partitions"]) == (3, [0, 1])
+        assert row["closed_connections"] == 4
+    (moves,) = of(here | {"into": "u"}, lead | {"into": "u"})
+    assert moves["late_records"] == 2, "all nodes look at the same logs"
+
+
+def test_a_step_that_the_lead_has_not_heard_of_is_shown() -> None:
+    lead = repartition("t", 2, leads=True)
+    (row,) = of(lead, repartition("t", 3, leads=False, error="Redis"))
+    assert (row["version"], row["error"]) == (3, "Redis")
+    new = repartition("new", 1, leads=False)
+    assert [row["topic"] for row in of(lead, new)] == ["new", "t"]

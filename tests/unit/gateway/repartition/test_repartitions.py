@@ -108,6 +108,21 @@ def test_a_plain_group_that_stands_still_is_given_up() -> None:
     story(tell)
 
 
+def test_an_order_at_another_node_knows_what_was_just_begun() -> None:
+    async def tell(site: Site) -> None:
+        first, second = site.all
+        site.kafka.refusal = 41  # not the controller
+        await first.start(TOPIC, 4, ())
+        assert second.records == {}
+        assert (first.leads, second.leads) == (True, False)
+        plan = await second.plan(TOPIC, 4, ())
+        assert "it goes from 2 to 4 partitions now: marked" in plan.refusals[0]
+        assert (await second.abort(TOPIC)).phase is Phase.ABORTED
+        assert site.phase is Phase.ABORTED
+
+    story(tell, "a", "b")
+
+
 def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
     async def tell(site: Site) -> None:
         site.kafka.refusal = 41  # not the controller
