@@ -60,7 +60,6 @@ _SASL: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 _PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
-
 _SIZE_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = 8  # api key, version, correlation id
 _UNSUPPORTED_VERSION: Final = 35
@@ -230,7 +229,9 @@ class Requests:
     def _stands_still(self) -> bool:
         local = self._parked is not None or self._answering_bytes > 0
         busy = self.held or len(self._calls) >= PIPELINED_REQUESTS_MAX
-        return local or busy or self.muted_until_ns > 0
+        # Behind a step of SASL another exchange may begin: the watch sees one step at a time.
+        step = self.sasl is not None and bool(self._calls) and self._calls[-1].api_key in _SASL
+        return local or busy or step or self.muted_until_ns > 0
 
     def _read(self, chunk: Chunk) -> None:
         while chunk.at < chunk.end:

@@ -6,9 +6,11 @@ mechanisms, and delegation tokens, do not show whose they are.
 
 from __future__ import annotations
 
+import re
 from typing import Final, final
 
 from gateway.core.client_limits.rules import ANONYMOUS
+from gateway.core.forwarding.effects import Failed, Fault, Side, Stop
 from gateway.core.wire.codec import decode_request
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import parse_request_header
@@ -16,6 +18,14 @@ from gateway.core.wire.frames import parse_request_header
 _HANDSHAKE: Final = 17
 _PLAIN: Final = "PLAIN"
 _SCRAM: Final = "SCRAM-"
+# A client's first message, as Kafka's ScramMessages reads it. What Kafka takes has a name here.
+_SCRAM_FIRST: Final = re.compile(
+    rb"n,(?:a=(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+)?,"
+    rb"(?:m=[\x01-\x2B\x2D-\x7F]+,)?"
+    rb"n=(?P<name>(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+),"
+    rb"r=[\x21-\x2B\x2D-\x7E]+"
+    rb"(?P<extensions>(?:,[A-Za-z]+=[\x01-\x2B\x2D-\x7F]+)*)"
+)
 
 
 @final
@@ -29,12 +39,15 @@ class SaslWatch:
         self._steps = 0  # of the exchange that upstream has to accept still
 
     def asked(self, api_key: int, version: int, payload: bytes) -> None:
-        """SaslHandshake or SaslAuthenticate, without its size."""
+        """SaslHandshake or SaslAuthenticate, without its size. Raises Stop for one that cannot be
+        read: Kafka may read it (it ignores bytes behind a request), and its name would be hidden.
+        """
         try:
             body_at = parse_request_header(payload).body_at
             message = decode_request(api_key, version, payload, body_at)
-        except WireError:
-            return  # upstream is to refuse it
+        except WireError as error:
+            detail = f"api_key={api_key} {error}"
+            raise Stop(Failed(Fault.HEADER, Side.CLIENT, detail)) from error
         if api_key == _HANDSHAKE:
             self._mechanism = str(message["Mechanism"])
             self._name, self._steps = None, 0
@@ -49,8 +62,8 @@ class SaslWatch:
     def answered(self, *, accepted: bool) -> None:
         """A step of the exchange."""
         self._steps = self._steps - 1 if accepted and self._steps else 0
-        if accepted and self._steps == 0 and self._name is not None:
-            self.principal = self._name
+        if accepted and self._steps == 0:
+            self.principal = self._name or ANONYMOUS
 
 
 def _plain_name(token: bytes) -> str:
@@ -63,9 +76,12 @@ def scram_name(token: bytes) -> str:
     """The user name in a client's first message (RFC 5802). Empty: this is no such message, or the
     name is not the client's own.
     """
-    fields = token.decode("utf-8", "replace").split(",")
-    if len(fields) < 4 or fields[0] != "n" or not fields[2].startswith("n="):
+    first = _SCRAM_FIRST.fullmatch(token)
+    if first is None:
         return ""
-    if "tokenauth=true" in fields[3:]:
+    extensions = dict(
+        extension.split(b"=", 1) for extension in first["extensions"].split(b",") if extension
+    )
+    if extensions.get(b"tokenauth", b"").lower() == b"true":
         return ""  # a delegation token: upstream alone knows its owner
-    return fields[2][2:].replace("=2C", ",").replace("=3D", "=")
+    return first["name"].decode().replace("=2C", ",").replace("=3D", "=")
