@@ -1,7 +1,8 @@
 """The limits of clients: the account of each connection, and its waits (docs/limits.md).
 
 A connection gets its account when enough is known to choose one, and another one when more is known
-(core/client_limits/rules.py). A connection that is too many is closed then.
+(core/client_limits/rules.py). A connection that is too many is closed then. Until its account is
+known it counts by its address, so that strangers who never tell do not fill the node.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -22,6 +23,7 @@ from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Effect
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.wire.long_bytes import LongBytes
+from gateway.listen.limits import UNDECIDED_MIN
 from gateway.listen.socket_pair import SocketPair
 
 log = structlog.get_logger("keyway.limits")
@@ -41,26 +43,56 @@ class ClientLimits:
 
     accounts: Accounts
     refused_connections: int = 0
+    _undecided: dict[str, set[int]] = field(default_factory=dict)  # connections, by address
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> ClientLimits:
         return cls(Accounts(rules))
 
-    def account(self, who: Who) -> Account | None:
+    def account(self, connection: int, who: Who) -> Account | None:
         """The account of a new connection, or of one about which more is known. None: nothing
         limits it, or it is not known yet whose it is.
         """
+        self.left(connection, who.address)
         if not self.accounts.rules:
             return None
         found = self.accounts.find(who, time.monotonic_ns())
-        return None if isinstance(found, Undecided) else found
+        if isinstance(found, Undecided):
+            self._undecided.setdefault(who.address, set()).add(connection)
+            return None
+        return found
 
-    def admits(self, account: Account, who: Who) -> bool:
-        """Whether the account may have one more connection. One line for an episode of refusals."""
+    def left(self, connection: int, address: str) -> None:
+        """It is gone, or no longer undecided."""
+        undecided = self._undecided.get(address, set())
+        undecided.discard(connection)
+        if not undecided:
+            self._undecided.pop(address, None)
+
+    def admits(self, connection: int, account: Account | None, who: Who) -> bool:
+        """Whether its account may have one more connection, or its address one more whose account
+        is not known yet. One line for an episode of refusals.
+        """
+        if account is None:
+            undecided = self._undecided.get(who.address, set())
+            few = connection not in undecided or len(undecided) <= UNDECIDED_MIN
+            return few or self._admits_undecided(len(undecided), who)
         limit = self.accounts.rule(account).connections
         if limit is None or len(account.connections) < limit:
             account.refusing = False
             return True
+        self._refuse(account, limit, who)
+        return False
+
+    def _admits_undecided(self, undecided: int, who: Who) -> bool:
+        account = self.accounts.of_address(who, time.monotonic_ns())
+        limit = None if account is None else self.accounts.rule(account).connections
+        if account is None or limit is None or undecided <= limit:
+            return True
+        self._refuse(account, limit, who)
+        return False
+
+    def _refuse(self, account: Account, limit: int, who: Who) -> None:
         account.refused += 1
         self.refused_connections += 1
         if not account.refusing:
@@ -74,7 +106,6 @@ class ClientLimits:
                 address=who.address,
                 detail="each further connection is counted in /v1/limits and /metrics",
             )
-        return False
 
     def may_open_session(self, account: Account | None, open_on: Callable[[int], int]) -> bool:
         """`open_on`: the share sessions that were opened on a connection."""

@@ -187,7 +187,7 @@ class ClientConnection:
 
     def limit_again(self) -> None:
         """There are other limits. It stays open, whatever they are."""
-        self._put_on(self._node.limits.account(self._who()))
+        self._put_on(self._node.limits.account(self.id, self._who()))
 
     # ------------------------------------------------------------------------------- client's side
 
@@ -429,8 +429,9 @@ class ClientConnection:
     def _place(self) -> None:
         """More is known about the client: it gets the account that is its own now."""
         limits = self._node.limits
-        account = limits.account(who := self._who())
-        if account is None or account is self._state.account or limits.admits(account, who):
+        account = limits.account(self.id, who := self._who())
+        known = account is not None and account is self._state.account
+        if known or limits.admits(self.id, account, who):
             self._put_on(account)
             return
         self.counters.count_refused(Refused.CONNECTION_LIMIT)
@@ -463,6 +464,8 @@ class ClientConnection:
     def _end_if_silent(self) -> None:
         if self.sockets.upstream is None and not self.sockets.connecting and not self._work:
             self._fail("no request came", seconds=FIRST_REQUEST_S)
+        elif self._nameless and self.facts.principal is None:
+            self._fail("no login came", seconds=FIRST_REQUEST_S)
 
     def _end(self) -> None:
         """Lets the client go after the bytes that were written to it."""
@@ -473,6 +476,7 @@ class ClientConnection:
         """Ends the connection: nothing more is done for this client."""
         self.sockets.over = True
         self._put_on(None)
+        self._node.limits.left(self.id, self.facts.host)
         self._muting.end()
         if self.login is not None:
             self.login.close()

@@ -23,7 +23,12 @@ CONNECTS_AT_ONCE = 16
 # asked again for a while before the client is let go.
 UPSTREAM_PATIENCE_S = 1.0
 UPSTREAM_AGAIN_S = 0.25
-FIRST_REQUEST_S = 60.0  # a connection without one has no upstream to close it when it idles
+# For the first request, without which a connection has no upstream to close it when it idles; and
+# for the login where there is one: upstream waits for it as long as for any request (10 minutes).
+FIRST_REQUEST_S = 60.0
+# Connections of one address whose rule is not known yet. Fewer would let the clients of a tenant
+# that all come back at once wait for each other's logins.
+UNDECIDED_MIN = 16
 CLOSE_FLUSH_S = 5.0  # received bytes may still go out after the other side has closed
 # Of answers to a client that has left: those of 10,000 Produce requests. With more of them the rest
 # of its requests is given up; 20 fetches in a pipeline are answered with up to a GB.

@@ -7,7 +7,14 @@ from itertools import islice
 
 from gateway.core.client_limits.account import Account
 from gateway.core.client_limits.bucket import Bucket
-from gateway.core.client_limits.rules import Per, Rule, Undecided, Who, first_match
+from gateway.core.client_limits.rules import (
+    Per,
+    Rule,
+    Undecided,
+    Who,
+    first_match,
+    rule_of_address,
+)
 from gateway.core.limits import LIMIT_ACCOUNTS_MAX
 
 _Key = tuple[str, str]  # the rule's name; the principal, client id or address, or empty
@@ -27,6 +34,14 @@ class Accounts:
         rule = first_match(tuple(self.rules.values()), who)
         if rule is None or isinstance(rule, Undecided):
             return rule
+        return self._account(rule, who, now_ns)
+
+    def of_address(self, who: Who, now_ns: int) -> Account | None:
+        """The account for which its address is enough; it may get another one later."""
+        rule = rule_of_address(tuple(self.rules.values()), who.address)
+        return None if rule is None else self._account(rule, who, now_ns)
+
+    def _account(self, rule: Rule, who: Who, now_ns: int) -> Account:
         part = who.part(rule.per)
         assert part is not None, rule
         key = rule.name, part

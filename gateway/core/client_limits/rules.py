@@ -90,6 +90,12 @@ def first_match(rules: Sequence[Rule], who: Who) -> Rule | Undecided | None:
     return None
 
 
+def rule_of_address(rules: Sequence[Rule], address: str) -> Rule | None:
+    """The first rule that a client with this address is sure to match, whoever it is."""
+    who = Who(address=address)
+    return next((rule for rule in rules if rule.matches(who)), None)
+
+
 def _matches(known: str | None, glob: str) -> bool | None:
     if glob == "*":
         return True

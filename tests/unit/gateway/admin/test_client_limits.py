@@ -34,7 +34,7 @@ def limited() -> Server:
 
 
 def account(server: Server, principal: str) -> Account:
-    found = server.limits.account(Who(address="10.0.0.1", client_id="c", principal=principal))
+    found = server.limits.account(0, Who(address="10.0.0.1", client_id="c", principal=principal))
     assert found is not None
     return found
 

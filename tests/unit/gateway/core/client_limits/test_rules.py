@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.core.client_limits.rules import UNDECIDED, Per, Rule, Who, first_match
+from gateway.core.client_limits.rules import (
+    UNDECIDED,
+    Per,
+    Rule,
+    Who,
+    first_match,
+    rule_of_address,
+)
 
 ALICE = Rule(name="alice", principal="alice", connections=1)
 BATCH = Rule(name="batch", client_id="batch-*", connections=2)
@@ -31,3 +38,10 @@ def test_nothing_is_decided_before_a_rule_that_may_match() -> None:
 def test_an_account_for_each_principal_waits_for_the_name() -> None:
     assert first_match((EACH,), Who(address="10.0.0.1", client_id="web")) is UNDECIDED
     assert first_match((EACH,), Who(address="a", client_id="web", principal="bob")) is EACH
+
+
+def test_the_rule_that_an_address_is_sure_of() -> None:
+    rest = Rule(name="rest", per=Per.ADDRESS, connections=5)
+    assert rule_of_address((BATCH, ALICE, EACH, LAN, rest), "10.0.0.1") is LAN
+    assert rule_of_address((BATCH, ALICE, EACH, LAN, rest), "::1") is rest
+    assert rule_of_address((BATCH, ALICE, EACH), "::1") is None
