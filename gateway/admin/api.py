@@ -320,7 +320,8 @@ OPERATIONS = (
     Operation(
         "POST",
         "/v1/config/reload",
-        "Take over the parts of the file that need no restart: tokens, settings of groups.",
+        "Take over the parts of the file that need no restart: tokens, masks, limits, settings of "
+        "groups.",
         ReloadRow,
         role=Role.ADMIN,
         action="config.reload",

@@ -1,10 +1,9 @@
 """The configuration that runs beside the file it was read from, and its reload.
 
 A reload takes over the tokens and the masks of REST, the limits of clients, and the settings of
-groups, key filters included. All else is
-built once, at the start: it is named, and needs a restart. So do settings that shape a window
-(SHAPE), as long as the node knows a group with another value of one of them; then no group's
-settings are taken over.
+groups, key filters included. All else is built once, at the start: it is named, and needs a
+restart. So do settings that shape a window (SHAPE), as long as the node knows a group with another
+value of one of them; then no group's settings are taken over.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from gateway.members.key_filters import KeyFilters
 
 log = structlog.get_logger("keyway.admin")
 
-TOKENS, GROUPS, LIMITS = "admin.tokens", "groups", "limits"
+AT_ONCE = ("admin.tokens", "admin.masks", "limits")  # options that a reload always takes over
+GROUPS = "groups"
 SHAPE = ("reliable", "span_max", "prefetch_per_key", "bounded_load")
 
 
@@ -90,8 +90,7 @@ class Configuration:
                 option=name,
                 running=to_jsonable_python(running.get(name)),  # secrets as stars
                 file=to_jsonable_python(wanted.get(name)),
-                reload=name.startswith((TOKENS, LIMITS))
-                or (name.startswith(GROUPS) and same_shape),
+                reload=name.startswith(AT_ONCE) or (name.startswith(GROUPS) and same_shape),
             )
             for name in names
             if running.get(name) != wanted.get(name)

@@ -100,6 +100,21 @@ def test_a_reload(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
+def test_masks_and_limits_are_told_as_what_a_reload_takes(tmp_path: Path) -> None:
+    async def tell(client: httpx.AsyncClient, _: Admin, file: Path) -> None:
+        masked = SAME.replace("}]}", "}], masks: [{fields: ['*.iban']}]}")
+        write(file, "limits: [{name: all, connections: 9}]\n" + masked + "}")
+        differences = (await client.get("/v1/config")).json()["differences"]
+        assert {"admin.masks.0.fields", "limits.0.connections"} <= {
+            difference["option"] for difference in differences
+        }
+        assert {difference["reload"] for difference in differences} == {True}
+        assert (await client.post("/v1/config/reload")).json()["restart"] == []
+        assert (await client.get("/v1/config")).json()["differences"] == []
+
+    story(tmp_path, tell)
+
+
 def test_settings_that_shape_windows_need_a_restart(tmp_path: Path) -> None:
     async def tell(client: httpx.AsyncClient, admin: Admin, file: Path) -> None:
         write(file, SAME + ", lock_duration_ms: 7000, span_max: 64}")
