@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from functools import cache
 from itertools import pairwise
@@ -281,3 +282,34 @@ def test_tests_that_are_named_exist(document: str) -> None:
     assert named - defined_tests() == set()
     if document in ("README.md", "ARCHITECTURE.md"):
         assert len(named) >= 10, "claims name the tests that prove them"
+
+
+def test_every_route_is_on_the_page_of_rest() -> None:
+    shown = set(re.findall(r"/(?:v1/)?[a-z]+(?:/[a-z]+)*(?:\.json)?", text_of("docs/rest.md")))
+    routes = json.loads(text_of("docs/openapi.json"))["paths"]
+    assert {route.removesuffix("/{group}") for route in routes} - shown == set()
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """A row names `keyway group list`, and then `describe` alone; or a group of commands whose own
+    pages have them.
+    """
+    page = text_of("docs/cli.md").split("## Forms of output", 1)[0]
+    shown: set[str] = set()
+    for row in re.findall(r"^\| (`keyway .*?) \| ", page, re.M):
+        group = ""
+        for words in re.findall(r"`(?:keyway )?([a-z ]+)", row):
+            first, _, second = words.strip().partition(" ")
+            group = first if second else group
+            shown |= {first, f"{group} {first}", words.strip()}
+    wanted: set[str] = set()
+    for name in root_command().list_commands(None):
+        command: Any = root_command().get_command(None, name)
+        if not hasattr(command, "list_commands") or name in BETWEEN_CLUSTERS:
+            wanted.add(name)
+        else:
+            wanted |= {f"{name} {each}" for each in command.list_commands(None)}
+    assert wanted - shown == set()
+
+
+BETWEEN_CLUSTERS = ("distribute", "offsets", "pipeline", "schemas")  # their own pages have the rest
