@@ -25,7 +25,9 @@ def serve(
     worker: Annotated[int | None, typer.Option(hidden=True)] = None,
     worker_redis: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a gateway node until SIGTERM, SIGINT or SIGHUP."""
+    """Run a gateway node until SIGTERM or SIGINT. SIGHUP ends it, too, or with TLS reads the
+    certificates again.
+    """
     from gateway.node.process import StartError, run  # keeps `keyway --help` quick
     from gateway.node.worker_config import Worker
     from gateway.node.workers import run_workers
