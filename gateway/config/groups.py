@@ -151,6 +151,10 @@ class GroupSection(Section):
     """Records of a key that no member accepts wait so long for one that accepted it and left. After
     that, and of a key that none of these accepted, they are skipped. 0: at once.
     """
+    skips_expected: bool = False
+    """The key filters leave out keys on purpose: skipped records count as `filtered`, and there is
+    neither a warning nor an alert.
+    """
     filters: RuleSet = Field(
         default=(),
         description="Rules for the keys of members; the first that matches decides. In all at most"

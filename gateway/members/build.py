@@ -61,7 +61,7 @@ def build(
 
     settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
     key_filters = KeyFilters(config, redis)
-    saved_members, begun_topics = SavedMembers(redis), BegunTopics(redis)
+    saved_members, begun_topics = SavedMembers(redis, key_filters.of), BegunTopics(redis)
     sessions = ShareSessions(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
     )

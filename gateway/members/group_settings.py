@@ -111,6 +111,9 @@ class GroupSettings:
         known = self._known.get(group)
         return self.config.group(group) if known is None else known
 
+    def skips_expected(self, group: str) -> bool:
+        return self.of(group).skips_expected
+
     def set_in_kafka(self, group: str) -> dict[str, str]:
         """The configs that count for the group, as far as is known now."""
         return self._altered.over(group, self._in_kafka.get(group, {}), self.now_ms())

@@ -174,7 +174,11 @@ class Groups:
             group = self._create(name)
             self._members += len(group_saved.members)
             group.restore(
-                group_saved.epoch, group_saved.members, self.listening.of(now_ms), RESTART_GRACE_MS
+                group_saved.epoch,
+                group_saved.members,
+                self.listening.of(now_ms),
+                RESTART_GRACE_MS,
+                group_saved.departed,
             )
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
@@ -193,7 +197,9 @@ class Groups:
                 group.remove(member.member_id, self.listening.of(now_ms))
             self.evicted(group, topics, gone_there)
         topics, count = group.topics(), len(group.members)
-        changed, gone = group.copy(saved.epoch, saved.members, self.listening.of(now_ms))
+        changed, gone = group.copy(
+            saved.epoch, saved.members, self.listening.of(now_ms), saved.departed
+        )
         self._members += len(group.members) - count
         for member in gone:
             # Its sessions stay: the last acknowledgements may be behind the news that it left.
@@ -286,6 +292,7 @@ class Groups:
         topics = group.topics() if any(filters) else []  # else nobody is awaited
         before = {topic: self.members(name, topic) for topic in topics}
         group.forget_departed(since_ms)
+        _tell(self._on_change, group)
         for topic, members in before.items():
             if self.members(name, topic) != members:
                 self._tell_members(group, topic, Reason.MEMBER_LEFT)

@@ -66,3 +66,7 @@ SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.sh
 
 # A stock client opens one; one connection must not use up those of others.
 CONNECTION_SHARE_SESSIONS_MAX = 100
+
+# Members that left not long ago and are awaited, in the row of their group: one for all with the
+# same key filters and topics. More than a deployment has at a time.
+SAVED_DEPARTED_MAX = 100

@@ -1,9 +1,10 @@
 """Members of share groups saved in Redis, so that a restarted node goes on with the members it had.
 
 Two tables: a row per group, also of an empty one, and a row per member, so that a join costs the
-same however many members the group has. Rows are written behind: a heartbeat never waits for Redis.
-A crash loses a join or a leave of the last moments. Such a member rejoins on its next heartbeat, or
-is evicted because it does not come back.
+same however many members the group has. The row of a group with key filters also names who left not
+long ago: a node that starts while the only taker of some keys is away has to wait for it. Rows are
+written behind: a heartbeat never waits for Redis. A crash loses a join or a leave of the last
+moments. Such a member rejoins on its next heartbeat, or is evicted because it does not come back.
 
 Before 0.1.0 a group was one row with all its members (`keyway:members`). Such rows are read once,
 at the start, and moved to the new tables. There is no way back: an older node starts without
@@ -25,7 +26,7 @@ from redis.asyncio import Redis
 from gateway.core.share.membership import ShareGroup, ShareMember
 from gateway.members.change_log import GroupChange
 from gateway.members.fenced_rows import FencedRows, GroupRows, RowChange, Writer
-from gateway.members.limits import MEMBERSHIP_RETRY_MS
+from gateway.members.limits import MEMBERSHIP_RETRY_MS, SAVED_DEPARTED_MAX
 from gateway.members.redis_table import RedisTable, TableUnavailable, row_text
 
 log = structlog.get_logger("keyway.groups")
@@ -35,11 +36,22 @@ _GROUPS_KEY = "keyway:share_groups"
 _MEMBERS_KEY = "keyway:share_members"
 
 
+Departed = tuple[tuple[str, tuple[str, ...]], ...]  # client ids, topics
+
+
 class SavedGroup(NamedTuple):
-    """`members`: in join order."""
+    """`members`: in join order. `departed`: who left not long ago, and is awaited."""
 
     epoch: int
     members: list[ShareMember]
+    departed: Departed = ()
+
+
+class GroupRow(NamedTuple):
+    """What is saved of a group itself."""
+
+    epoch: int
+    departed: Departed = ()
 
 
 class MemberRow(NamedTuple):
@@ -59,15 +71,23 @@ class MemberRow(NamedTuple):
 class StoredGroup:
     """The rows of one group in Redis, as far as this node knows. None: there may be one."""
 
-    epoch: int | None = None
+    row: GroupRow | None = None
     members: dict[str, MemberRow | None] = field(default_factory=dict)
 
 
+def _unfiltered(_group: str, _client_id: str) -> tuple[bytes, ...]:
+    return ()
+
+
 class SavedMembers:
-    def __init__(self, redis: Redis) -> None:
+    def __init__(
+        self, redis: Redis, filters: Callable[[str, str], tuple[bytes, ...]] = _unfiltered
+    ) -> None:
+        """`filters`: of a group's member, by its client id."""
         self._redis = redis
+        self._filters = filters
         self._fenced: FencedRows | None = None  # None: the node stands alone
-        self._groups = RedisTable(redis, _GROUPS_KEY, _epoch_row, _epoch)
+        self._groups = RedisTable(redis, _GROUPS_KEY, _group_json, _group_row)
         self._members = RedisTable(redis, _MEMBERS_KEY, MemberRow._asdict, _member_row)
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
         self._stored: dict[str, StoredGroup] | None = None  # None: not read yet
@@ -128,9 +148,9 @@ class SavedMembers:
                 (name, member) for name, change in changes.items() for member in change.members
             ]
             members = await self._members.some([_field(*member_name) for member_name in names])
-            epochs = await self._groups.some(list(changes))
+            rows = await self._groups.some(list(changes))
             for name in changes:
-                stored.setdefault(name, StoredGroup()).epoch = epochs.get(name)
+                stored.setdefault(name, StoredGroup()).row = rows.get(name)
             for name, member_id in names:
                 row = members.get(_field(name, member_id))
                 if row is None:
@@ -138,7 +158,7 @@ class SavedMembers:
                 else:
                     stored[name].members[member_id] = row
             for name in changes:
-                if stored[name].epoch is None and not stored[name].members:
+                if stored[name].row is None and not stored[name].members:
                     del stored[name]
             return {name: _restored(stored[name]) if name in stored else None for name in changes}
 
@@ -150,8 +170,8 @@ class SavedMembers:
     async def _read(self) -> dict[str, StoredGroup]:
         """Reads all rows. Rows of versions before 0.1.0 are moved. Raises TableUnavailable."""
         stored: dict[str, StoredGroup] = {}
-        for name, epoch in (await self._groups.load()).items():
-            stored[name] = StoredGroup(epoch)
+        for name, group_row in (await self._groups.load()).items():
+            stored[name] = StoredGroup(group_row)
         for field_name, row in (await self._members.load()).items():
             try:
                 group, member_id = json.loads(field_name)
@@ -171,7 +191,7 @@ class SavedMembers:
                 }
             )
             await self._groups.write(
-                {name: group.epoch for name, group in old.items() if group.epoch is not None}
+                {name: group.row for name, group in old.items() if group.row is not None}
             )
             log.info("saved_members_moved", groups=len(old))
         await self._old.drop()
@@ -233,7 +253,7 @@ class SavedMembers:
         self, stored: dict[str, StoredGroup], groups: Mapping[str, ShareGroup | None]
     ) -> None:
         members: dict[tuple[str, str], MemberRow] = {}
-        epochs: dict[str, int] = {}
+        rows: dict[str, GroupRow] = {}
         gone: list[tuple[str, str]] = []
         for name, group in groups.items():
             known = stored.setdefault(name, StoredGroup())
@@ -243,20 +263,20 @@ class SavedMembers:
                     members[name, member_id] = row
                     known.members[member_id] = None
             gone += [(name, member_id) for member_id in known.members if member_id not in now]
-            if group is not None and known.epoch != group.epoch:
-                epochs[name] = group.epoch
-                known.epoch = None
+            if group is not None and known.row != (own := self._row(group)):
+                rows[name] = own
+                known.row = None
         dropped = [name for name, group in groups.items() if group is None]
         if self._fenced is None:
             await self._members.write(
                 {_field(*names): row for names, row in members.items()},
                 (_field(*names) for names in gone),
             )
-            await self._groups.write(epochs, dropped)
+            await self._groups.write(rows, dropped)
         else:
-            await self._write_fenced(self._fenced, members, epochs, [*gone, *dropped])
-        for name, epoch in epochs.items():
-            stored[name].epoch = epoch
+            await self._write_fenced(self._fenced, members, rows, [*gone, *dropped])
+        for name, own in rows.items():
+            stored[name].row = own
         for (name, member_id), row in members.items():
             stored[name].members[member_id] = row
         for name, member_id in gone:
@@ -264,11 +284,24 @@ class SavedMembers:
         for name in dropped:
             del stored[name]
 
+    def _row(self, group: ShareGroup) -> GroupRow:
+        """Of those who left, the last one with the same filters and topics stands for all."""
+        latest: dict[tuple[tuple[bytes, ...], tuple[str, ...]], str] = {}
+        for client_id, topics in group.departed:
+            place = self._filters(group.name, client_id), topics
+            latest.pop(place, None)
+            latest[place] = client_id
+        there = (self._filters(group.name, each.client_id) for each in group.members.values())
+        if not any(there) and not any(filters for filters, _ in latest):
+            return GroupRow(group.epoch)  # all take every key
+        departed = [(client_id, topics) for (_, topics), client_id in latest.items()]
+        return GroupRow(group.epoch, tuple(departed[-SAVED_DEPARTED_MAX:]))
+
     async def _write_fenced(
         self,
         fenced: FencedRows,
         members: Mapping[tuple[str, str], MemberRow],
-        epochs: Mapping[str, int],
+        rows: Mapping[str, GroupRow],
         gone: Iterable[tuple[str, str] | str],
     ) -> None:
         """Raises TableUnavailable, also if the store knows another coordinator of a group: it may
@@ -278,8 +311,8 @@ class SavedMembers:
         for (name, member_id), row in members.items():
             text = row_text(row._asdict())
             changes[name].add(RowChange("members", _field(name, member_id), text), member_id)
-        for name, epoch in epochs.items():
-            changes[name].add(RowChange("groups", name, row_text(_epoch_row(epoch))))
+        for name, own in rows.items():
+            changes[name].add(RowChange("groups", name, row_text(_group_json(own))))
         for which in gone:
             if isinstance(which, str):
                 changes[which].add(RowChange("groups", which, None))
@@ -321,8 +354,8 @@ def _restored(group: StoredGroup) -> SavedGroup:
     known = (row for row in group.members.values() if row is not None)
     rows = sorted(known, key=lambda row: row.joined)
     epochs = [row.epoch for row in rows]  # of a group whose own row cannot be read
-    epoch = max(epochs, default=0) if group.epoch is None else group.epoch
-    return SavedGroup(epoch, [_member(row) for row in rows])
+    own = GroupRow(max(epochs, default=0)) if group.row is None else group.row
+    return SavedGroup(own.epoch, [_member(row) for row in rows], own.departed)
 
 
 def _member(row: MemberRow) -> ShareMember:
@@ -344,12 +377,17 @@ def _field(group: str, member_id: str) -> str:
     return json.dumps([group, member_id])
 
 
-def _epoch_row(epoch: int) -> dict[str, Any]:
-    return {"epoch": epoch}
+def _group_json(row: GroupRow) -> dict[str, Any]:
+    return {"epoch": row.epoch} | ({"departed": row.departed} if row.departed else {})
 
 
-def _epoch(row: Any) -> int:  # noqa: ANN401 - any JSON
-    return int(row["epoch"])
+def _group_row(row: Any) -> GroupRow:  # noqa: ANN401 - any JSON
+    epoch = int(row["epoch"])
+    departed = tuple(
+        (str(client_id), tuple(sorted(map(str, topics))))
+        for client_id, topics in row.get("departed", ())
+    )
+    return GroupRow(epoch, departed)
 
 
 def _member_row(row: Any) -> MemberRow:  # noqa: ANN401 - any JSON
@@ -372,4 +410,4 @@ def _old_row(group: StoredGroup) -> None:
 def _old_group(row: Any) -> StoredGroup:  # noqa: ANN401 - any JSON
     """Rows of before 0.1.0: {"epoch": n, "members": [...]} in join order."""
     rows = [_member_row({**entry, "joined": at}) for at, entry in enumerate(row["members"])]
-    return StoredGroup(int(row["epoch"]), {member.member_id: member for member in rows})
+    return StoredGroup(GroupRow(int(row["epoch"])), {member.member_id: member for member in rows})

@@ -72,7 +72,7 @@ def build(
 ) -> Part[WindowsRoom]:
     cluster, groups = upstream.cluster, members.groups
     monitored, ready = MonitoredStore(store, now_ms), ReadySignals()
-    outcomes, flow = RecordOutcomes(group_log), RecordFlow()
+    outcomes, flow = RecordOutcomes(group_log, members.settings.skips_expected), RecordFlow()
 
     windows = Windows(
         config,

@@ -28,8 +28,8 @@ class OutcomeCollector(Collector):
         said = "Records of Key-Shared groups by outcome"
         rows = Rows("keyway_group_records", said, ("group", "outcome"), "counter")
         for at, (group, counts) in enumerate(self.outcomes.all(), 1):
-            for notice, count in counts.items():
-                rows.add(Labels(group, notice.value), count)
+            for outcome, count in counts.items():
+                rows.add(Labels(group, outcome), count)
             if at % WINDOWS_READ_AT_ONCE == 0:
                 yield (rows,)
         yield (rows,)

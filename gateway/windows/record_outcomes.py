@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,19 +31,34 @@ _LOGGED: Final = frozenset(
 SKIPPED_TOLD_MS: Final = 900_000
 
 
+# The outcome of skipped records in a group that skips keys on purpose: nobody has to hear of them.
+FILTERED: Final = "filtered"
+
+
+def _never(_group: str) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class RecordOutcomes:
-    """Logs the outcomes that an operator must see, too."""
+    """Logs the outcomes that an operator must see, too. `skips_expected`: of a group, by its
+    settings.
+    """
 
     log: GroupLog
-    _counts: dict[str, dict[Notice, int]] = field(default_factory=dict)  # by group
+    skips_expected: Callable[[str], bool] = _never
+    _counts: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and outcome
     _skipped_ms: dict[str, int] = field(default_factory=dict)  # by group, when the last time
 
     def noticed(self, group: str, partition: TopicPartition, noticed: Noticed) -> None:
         counts = self._counts.get(group)
         if counts is None:  # from 0: an alert on an increase must see the first record, too
-            counts = self._counts[group] = dict.fromkeys(Notice, 0)
-        counts[noticed.notice] += noticed.count
+            outcomes = [*(notice.value for notice in Notice), FILTERED]
+            counts = self._counts[group] = dict.fromkeys(outcomes, 0)
+        if noticed.notice is Notice.SKIPPED and self.skips_expected(group):
+            counts[FILTERED] += noticed.count
+            return
+        counts[noticed.notice.value] += noticed.count
         if noticed.notice is Notice.SKIPPED:
             self._skipped_ms[group] = self.log.now_ms()
         if noticed.notice in _LOGGED:
@@ -62,16 +78,16 @@ class RecordOutcomes:
     def of(self, group: str) -> dict[str, int]:
         """Records of a group by outcome, without those that never occurred."""
         counts = self._counts.get(group, {})
-        return {notice.value: count for notice, count in counts.items() if count}
+        return {outcome: count for outcome, count in counts.items() if count}
 
-    def all(self) -> list[tuple[str, dict[Notice, int]]]:
+    def all(self) -> list[tuple[str, dict[str, int]]]:
         return list(self._counts.items())
 
     def warnings(self) -> list[str]:
         """Lines of /health."""
         since_ms = self.log.now_ms() - SKIPPED_TOLD_MS
         return [
-            f"group {group!r}: {self._counts[group][Notice.SKIPPED]} records were skipped:"
+            f"group {group!r}: {self._counts[group][Notice.SKIPPED.value]} records were skipped:"
             " no member accepts their keys"
             for group, at_ms in sorted(self._skipped_ms.items())
             if at_ms > since_ms

@@ -280,11 +280,17 @@ class ShareGroup:
             member.gone_since_ms = now_ms
 
     def restore(
-        self, epoch: int, members: Iterable[ShareMember], now_ms: int, grace_ms: int
+        self,
+        epoch: int,
+        members: Iterable[ShareMember],
+        now_ms: int,
+        grace_ms: int,
+        departed: Iterable[tuple[str, tuple[str, ...]]] = (),
     ) -> None:
         """Members as they were before a restart; one that is not heard of within `grace_ms` is
-        evicted.
+        evicted. Those who had left could not come back meanwhile: they are awaited anew.
         """
+        self.departed = dict.fromkeys(departed, now_ms)
         self.epoch = epoch
         for member in members:
             member.last_heartbeat_ms = now_ms
@@ -292,7 +298,11 @@ class ShareGroup:
             self.members[member.member_id] = member
 
     def copy(
-        self, epoch: int, members: Iterable[ShareMember], now_ms: int
+        self,
+        epoch: int,
+        members: Iterable[ShareMember],
+        now_ms: int,
+        departed: Iterable[tuple[str, tuple[str, ...]]] = (),
     ) -> tuple[bool, list[ShareMember]]:
         """Members as another node has them: whether a window must hear of it, and those that are
         gone. The connections are those of this node.
@@ -312,6 +322,10 @@ class ShareGroup:
             self.members[member.member_id] = known
         for member in before.values():
             self._note_departed(member, now_ms)
+        for place in departed:
+            if place not in self.departed:  # this node was not there yet
+                self.departed[place] = now_ms
+                changed = True
         return changed, list(before.values())
 
     def subscribers(self, topic: str) -> list[ShareMember]:

@@ -101,7 +101,7 @@ def test_members_come_back_as_they_were_in_join_order(server: EmbeddedRedis) -> 
         assert found["g"][1][1].rack_id == "r"
         assert found[odd][1][0].client_id == "ключ"
         assert (found[odd][0], found[odd][1][0].previous_epoch) == (9, 3)
-        assert found["empty"] == (4, [])
+        assert found["empty"] == (4, [], ())
         kept = found["g"][1][0]
         assert (kept.assignment, kept.connections) == ({}, set()), "of this run, not of that one"
 
@@ -162,7 +162,7 @@ def test_while_redis_is_away_changes_wait_and_the_last_one_counts(server: Embedd
         memberships.forgotten("h")
         server.start()
         await written(redis, "g", "only once")
-        epoch, members = (await memberships.load())["g"]
+        epoch, members, _ = (await memberships.load())["g"]
         assert (epoch, [m.member_id for m in members]) == (5, ["m1", "m2"])
 
     story(server, tell)
@@ -221,6 +221,34 @@ def test_a_member_that_leaves_and_joins_again_is_the_last_one(server: EmbeddedRe
         await again.flush()
         found = (await SavedMembers(redis).load())["g"]
         assert [m.member_id for m in found.members] == ["m2", "m3", "m1", "m0"]
+
+    story(server, tell)
+
+
+def test_who_left_a_group_with_key_filters_is_saved_until_nobody_waits(
+    server: EmbeddedRedis,
+) -> None:
+    """One for all with the same filters and topics."""
+    filters = {"a": (b"a-*",), "b": (b"b-*",), "b2": (b"b-*",)}
+
+    async def tell(_: SavedMembers, redis: Redis) -> None:
+        memberships = SavedMembers(redis, lambda _, client: filters.get(client, ()))
+        names = ("a", "b", "b2", "all")
+        known = group("g", *(member(name, client_id=name) for name in names))
+        others = group("others", member("all"), member("all2"))
+        for one, gone in ((known, ("b", "b2", "all")), (others, ("all2",))):
+            for name in gone:
+                one.remove(name, 5)
+            memberships.changed(one)
+        await memberships.flush()
+        saved = await SavedMembers(redis).load()
+        topics = ("t1", "t2")
+        assert saved["g"].departed == (("b2", topics), ("all", topics))
+        assert saved["others"].departed == (), "every key has a taker"
+        known.forget_departed(5)
+        memberships.changed(known)
+        await memberships.flush()
+        assert (await SavedMembers(redis).load())["g"].departed == ()
 
     story(server, tell)
 

@@ -95,3 +95,24 @@ def test_who_left_another_node_is_awaited_here() -> None:
             assert names(node) == ["a"]
 
     run(work())
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_who_left_before_the_node_started_is_awaited(leads: bool) -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            saved = copied("a")._replace(departed=(("client-b", (TOPIC,)),))
+            if leads:
+                node.groups.restore({GROUP: saved}, now_ms())
+            else:
+                node.groups.leads = lambda _: False
+                node.groups.copy(GROUP, saved, now_ms())
+            assert names(node) == ["a", ""]
+            changed: list[list[str]] = []
+            node.groups.on_change(lambda group: changed.append([one for one, _ in group.departed]))
+            await asyncio.sleep(62)
+            assert [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited] == []
+            assert "client-b" not in changed[-1], "nor is it saved any longer"
+
+    run(work())

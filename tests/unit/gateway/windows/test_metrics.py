@@ -86,6 +86,16 @@ def test_records_that_no_member_takes_are_told_for_a_while() -> None:
     assert outcomes.warnings() == []
 
 
+def test_a_group_that_leaves_out_keys_on_purpose_is_not_told_of() -> None:
+    outcomes = RecordOutcomes(GroupLog(lambda: 10_000_000), lambda group: group == "meant")
+    for group in ("meant", "other"):
+        outcomes.noticed(group, PLACE, Noticed(Notice.SKIPPED, 2))
+    assert outcomes.of("meant") == {"filtered": 2}
+    assert outcomes.of("other") == {"skipped": 2}
+    assert [line.partition(":")[0] for line in outcomes.warnings()] == ["group 'other'"]
+    assert 'group="meant",outcome="skipped"} 0.0' in exported(OutcomeCollector(outcomes))
+
+
 def test_a_group_that_is_gone_leaves_no_series() -> None:
     metrics = RecordOutcomes(GroupLog(lambda: 0))
     for notice in (Notice.ACCEPTED, Notice.RELEASED):
@@ -201,7 +211,8 @@ def test_every_outcome_of_a_group_begins_at_zero() -> None:
     """Else Prometheus would see no increase when the first record of a kind comes."""
     metrics = RecordOutcomes(GroupLog(lambda: 0))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == len(Notice)
+    kinds = len(Notice) + len(["filtered"])
+    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == kinds
     metrics.forget("g")
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == len(Notice)
+    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == kinds
