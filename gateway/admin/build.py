@@ -105,7 +105,6 @@ def build(
         background=(rest.access.audit.write_due_forever, rest.distribution.run),
         drain=rest.viewers.end,
         stop=rest.access.audit.write_rest,
-        close=None if peers is None else peers.close,
     )
 
 

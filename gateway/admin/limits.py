@@ -27,7 +27,6 @@ FAILED_ADDRESSES_MAX = 1_000  # remembered, some 100 bytes each; beyond them the
 PEER_S_MAX = {"GET": 3.0, "POST": 15.0, "DELETE": 15.0}  # an act may load a window for 10 s
 OVERVIEW_PEER_S_MAX = 1.5  # for the overview of another node: a page takes 5 s for stale
 PEER_ANSWER_BYTES_MAX = 4 * 1024 * 1024  # of one node, parsed in some 30 ms
-PEER_PROOFS_MAX = 10_000  # (node, token) pairs remembered, some 200 bytes each
 NONCE_CHARS_MAX = 64  # of a question for a proof
 REASON_CHARS_MAX = 500  # of a node that does not answer
 PEERS_MAX = 64  # nodes asked for one answer

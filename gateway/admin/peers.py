@@ -4,6 +4,8 @@ A node is asked at the address that it published in the shared Redis. Before a t
 has to prove that it is the process that wrote this row, and that its own configuration has this
 token: it signs a random number and its incarnation with the token's hash. So no other program that
 listens at this address, and nobody who can only write into Redis, is ever sent a token.
+A proof holds for the connection it came on, and each question has one of its own: behind the next
+connection there may be whoever took the port of a node that has crashed.
 A node with `admin.tls` says so there, and has to show a certificate for that address, too. Neither
 proxies of the environment nor redirections are followed.
 """
@@ -16,12 +18,12 @@ import json
 import secrets
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from gateway.admin.limits import PEER_ANSWER_BYTES_MAX, PEER_PROOFS_MAX, PEER_S_MAX, PEERS_MAX
+from gateway.admin.limits import PEER_ANSWER_BYTES_MAX, PEER_S_MAX, PEERS_MAX
 from gateway.admin.tokens import Token
 from gateway.routing.build import ADMIN_TLS
 from gateway.routing.owners import SharedOwners
@@ -67,8 +69,7 @@ def question_of(request: Request, body: bytes = b"") -> Question:
 class Peers:
     owners: SharedOwners
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context  # of nodes with HTTPS
-    _client: httpx.AsyncClient | None = None
-    _proven: set[tuple[str, str, bytes]] = field(default_factory=set)
+    _trusted: ssl.SSLContext | None = None  # read at the first question
 
     def others(self) -> Sequence[NodeRow]:
         """The live ones."""
@@ -89,14 +90,22 @@ class Peers:
             async with asyncio.timeout(seconds):
                 scheme = "https" if row.facts.get(ADMIN_TLS) else "http"
                 address = f"{scheme}://{row.facts['admin']}"
-                await self._prove(row, address, token)
                 headers = {NODE_ONLY: name}
                 if token is not None:
                     headers["authorization"] = f"Bearer {token.text}"
                 if body:
                     headers["content-type"] = "application/json"
                 url = address + question.target
-                status, said = await self._send(question.method, url, headers, body)
+                async with self._connection() as connection:
+                    await _prove(connection, row, address, token)
+                    asked = connection.build_request(
+                        question.method,
+                        url,
+                        headers=headers,
+                        content=body,
+                        extensions={"trace": _on_no_other_connection},
+                    )
+                    status, said = await _send(connection, asked)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, OSError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             return Reply(name, 0, reason)
@@ -106,55 +115,59 @@ class Peers:
             return Reply(name, status, answer=said)
         return Reply(name, status, str(said.get("title", status)))
 
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-
-    async def _prove(self, row: NodeRow, address: str, token: Token | None) -> None:
-        """Raises ValueError, httpx.HTTPError."""
-        known = (str(row.facts["admin"]), row.incarnation, b"" if token is None else token.sha256)
-        if known in self._proven:
-            return
-        nonce = secrets.token_hex(16)
-        caller = "" if token is None else f"&caller={token.name}"
-        url = f"{address}{PROOF}?nonce={nonce}{caller}"
-        status, said = await self._send("GET", url, {NODE_ONLY: row.node.id}, b"")
-        wanted = proof(known[2], row.node.id, row.incarnation, known[0], nonce)
-        if status != 200 or not hmac.compare_digest(str(said.get("proof")), wanted):
-            raise ValueError(
-                f"{address} does not prove to be this node with the caller's token: it was not sent"
-            )
-        if len(self._proven) >= PEER_PROOFS_MAX:
-            self._proven.clear()
-        self._proven.add(known)
-
-    async def _send(
-        self, method: str, url: str, headers: dict[str, str], body: bytes
-    ) -> tuple[int, dict[str, Any]]:
-        """Raises ValueError, httpx.HTTPError."""
+    def _connection(self) -> httpx.AsyncClient:
+        """For one question."""
         import httpx
 
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                trust_env=False,
-                follow_redirects=False,
-                timeout=max(PEER_S_MAX.values()),
-                verify=self.trust(),
-            )
-        request = self._client.build_request(method, url, headers=headers, content=body)
-        response = await self._client.send(request, stream=True)
-        try:
-            data = bytearray()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > PEER_ANSWER_BYTES_MAX:
-                    raise ValueError(f"an answer of more than {PEER_ANSWER_BYTES_MAX} bytes")
-        finally:
-            await response.aclose()
-        said = json.loads(data)
-        if not isinstance(said, dict):
-            raise ValueError("an answer that is no object")
-        return response.status_code, said
+        if self._trusted is None:
+            self._trusted = self.trust()
+        return httpx.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            timeout=max(PEER_S_MAX.values()),
+            verify=self._trusted,
+            limits=httpx.Limits(max_connections=1),
+        )
+
+
+async def _prove(
+    connection: httpx.AsyncClient, row: NodeRow, address: str, token: Token | None
+) -> None:
+    """Raises ValueError, httpx.HTTPError."""
+    nonce = secrets.token_hex(16)
+    caller = "" if token is None else f"&caller={token.name}"
+    url = f"{address}{PROOF}?nonce={nonce}{caller}"
+    asked = connection.build_request("GET", url, headers={NODE_ONLY: row.node.id})
+    status, said = await _send(connection, asked)
+    key = b"" if token is None else token.sha256
+    wanted = proof(key, row.node.id, row.incarnation, str(row.facts["admin"]), nonce)
+    if status != 200 or not hmac.compare_digest(str(said.get("proof")), wanted):
+        raise ValueError(
+            f"{address} does not prove to be this node with the caller's token: it was not sent"
+        )
+
+
+async def _on_no_other_connection(event: str, _facts: object) -> None:
+    """Of a request with a token. Raises ValueError before a connection is made for it."""
+    if event.endswith("connect_tcp.started"):
+        raise ValueError("the connection was closed behind its proof: the token was not sent")
+
+
+async def _send(connection: httpx.AsyncClient, asked: httpx.Request) -> tuple[int, dict[str, Any]]:
+    """Raises ValueError, httpx.HTTPError."""
+    response = await connection.send(asked, stream=True)
+    try:
+        data = bytearray()
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > PEER_ANSWER_BYTES_MAX:
+                raise ValueError(f"an answer of more than {PEER_ANSWER_BYTES_MAX} bytes")
+    finally:
+        await response.aclose()
+    said = json.loads(data)
+    if not isinstance(said, dict):
+        raise ValueError("an answer that is no object")
+    return response.status_code, said
 
 
 def proof(token_sha256: bytes, node: str, incarnation: str, address: str, nonce: str) -> str:

@@ -9,13 +9,13 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 
-from gateway.admin.peers import Peers, Reply, proof, question_of
+from gateway.admin.peers import Peers, Question, Reply, proof, question_of
 from gateway.admin.tokens import Token
 from gateway.core.routing.ownership import Node
 from gateway.routing.owners import SharedOwners
@@ -40,12 +40,14 @@ class Owners:
 
 @contextmanager
 def listening(
-    key: bytes, incarnation: str, of_address: str = ""
+    key: bytes, incarnation: str, of_address: str = "", *, keeps_open: bool = True
 ) -> Iterator[tuple[str, list[str]]]:
     """A program that answers for a proof with this key; the address, and what it was sent."""
     sent: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if keeps_open else "HTTP/1.0"
+
         def do_GET(self) -> None:
             sent.append(f"{self.path} {self.headers['Authorization']}")
             asked = parse_qs(urlsplit(self.path).query)
@@ -54,14 +56,16 @@ def listening(
                 at = of_address or address
                 made = proof(key, "b", incarnation, at, asked["nonce"][0])
                 body = {"node": "b", "proof": made}
+            answer = json.dumps(body).encode()
             self.send_response(200)
+            self.send_header("content-length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     address = f"127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -82,9 +86,7 @@ def asked(address: str, token: Token | None = TOKEN, alive_ms: int = 5_000) -> l
             "headers": [],
             "state": {"token": token},
         }
-        replies = await peers.ask_all(question_of(Request(scope)))
-        await peers.close()
-        return replies
+        return await peers.ask_all(question_of(Request(scope)))
 
     return asyncio.run(work())
 
@@ -116,6 +118,26 @@ def test_nobody_else_gets_the_token() -> None:
         assert len(sent) == 1
         assert "keyway_secret" not in str(sent)
         assert "keyway_secret" not in reply.title
+
+
+def test_a_proof_holds_for_its_connection_alone() -> None:
+    """Whoever takes the port of a node that has crashed gets no token."""
+    with listening(TOKEN.sha256, "i1", keeps_open=False) as (address, sent):
+        (reply,) = asked(address)
+    assert reply.status == 0
+    assert "closed behind its proof" in reply.title
+    assert len(sent) == 1, "nothing on a second connection"
+
+
+def test_each_question_is_asked_behind_a_proof_of_its_own() -> None:
+    async def work(peers: Peers) -> Reply:
+        (row,) = peers.others()
+        return await peers.ask(row, Question("GET", "/v1/groups", token=TOKEN))
+
+    with listening(TOKEN.sha256, "i1") as (address, sent):
+        peers = Peers(cast(SharedOwners, Owners(address)))
+        assert [asyncio.run(work(peers)).status for _ in range(2)] == [200, 200]
+    assert ["nonce" in line for line in sent] == [True, False] * 2
 
 
 def test_a_node_that_is_gone_is_not_asked() -> None:
