@@ -11,19 +11,28 @@ import structlog
 from gateway.core.reading.cache import Source
 from gateway.core.reading.fetching import FetchPosition, Unreadable
 from gateway.core.wire.errors import error_name
+from gateway.reading.limits import STOPPED_TOPICS_MAX
 
 log = structlog.get_logger("keyway.reader")
 
 
 @dataclass(slots=True)
 class FailingReads:
+    """Of two groups that read at one position, each by the epoch that it knows, each place counts
+    by itself.
+    """
+
     _by_topic: dict[str, dict[FetchPosition, Unreadable]] = field(default_factory=dict)
+    _told: dict[str, None] = field(default_factory=dict)  # topics: reading has stopped
 
     def unreadable(self, source: Source, position: int) -> Unreadable | None:
         """Why nothing can be read at this position; None if it can. The reader tries for ever,
         unless a group gives the records up and reads on behind them.
         """
-        return self._by_topic.get(source.tp.topic, {}).get(FetchPosition(source, position))
+        for place, why in self._by_topic.get(source.tp.topic, {}).items():
+            if place.position == position and place.source == source:
+                return why
+        return None
 
     def failing_partitions(self) -> int:
         """How many partitions cannot be read at the moment."""
@@ -32,22 +41,29 @@ class FailingReads:
     def failed(self, place: FetchPosition, code: int, reason: str, end: int) -> None:
         """`end`: behind a batch that is too large; -1: any other reason."""
         topic = place.source.tp.topic
-        if topic not in self._by_topic:
+        if topic not in self._told:
             log.warning("reading_stopped", topic=topic, error=code, reason=reason)
+            self._told[topic] = None
+            if len(self._told) > STOPPED_TOPICS_MAX:
+                del self._told[next(iter(self._told))]
         why = f"offset {place.position}: {reason} ({error_name(code)})"
-        self._by_topic.setdefault(topic, {})[_of_any_epoch(place)] = Unreadable(why, end)
+        self._by_topic.setdefault(topic, {})[place] = Unreadable(why, end)
 
-    def over(self, place: FetchPosition) -> None:
-        """The place was read, or nobody wants to read there any more."""
+    def dropped(self, place: FetchPosition) -> None:
+        """Nobody wants to read there any more, or for now: that does not mean that one could."""
         topic = place.source.tp.topic
         failing = self._by_topic.get(topic)
-        if failing is None:
+        if failing is not None:
+            failing.pop(place, None)
+            if not failing:
+                del self._by_topic[topic]
+
+    def over(self, place: FetchPosition) -> None:
+        """The place was read."""
+        if not self._told:
             return
-        failing.pop(_of_any_epoch(place), None)
-        if not failing:
-            del self._by_topic[topic]
+        self.dropped(place)
+        topic = place.source.tp.topic
+        if topic in self._told and topic not in self._by_topic:
+            del self._told[topic]
             log.info("reading_again", topic=topic)
-
-
-def _of_any_epoch(place: FetchPosition) -> FetchPosition:
-    return FetchPosition(place.source, place.position)

@@ -41,3 +41,6 @@ BATCHES_LOOKED_AT = 8
 # bytes, a dead letter has eight.
 HEADERS_SHOWN = 20
 HEADER_BYTES_SHOWN = 256  # of each name, and of each value
+
+# Topics of which the log was told that they cannot be read, and not that they can be again.
+STOPPED_TOPICS_MAX = 1_000

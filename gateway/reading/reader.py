@@ -140,7 +140,7 @@ class Reader:
         if not sinks:
             del self._sinks_at[wish.place]
             self._schedule.drop(wish.place)
-            self.failing.over(wish.place)
+            self.failing.dropped(wish.place)
 
     def _serve_soon(self, source: Source, sink: Sink) -> None:
         self._due[source, sink] = None
@@ -307,7 +307,7 @@ class Reader:
     ) -> None:
         """The final word on a place, to all its sinks."""
         self._schedule.read(place)
-        self.failing.over(place)
+        self.failing.dropped(place)
         bounds = self.records.bounds_of(place.source)
         sinks = list(self._sinks_at.get(place, ()))
         position = place.position
