@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 
 import structlog
 
@@ -104,18 +105,24 @@ class LinkReport:
         self, target: ClusterName | None = None, target_ids: Mapping[str, str] | None = None
     ) -> dict[Partition, Position]:
         """The positions as last reported, without a generation; with `target` and its topic ids
-        only those that were reached by writing to these very topics. A report without an id fits
-        none of them.
+        only those that were reached by writing to these very topics, or that are owed to the
+        target. A report without an id fits none of them.
         """
         if target is not None and target != self.target:
             return {}
-        return {
+        reached = {
             (name, partition): Position(row.position, topic.topic_id, epoch=row.epoch)
             for name, topic in (self._topics or {}).items()
             if target_ids is None or (topic.target_id and topic.target_id == target_ids.get(name))
             for partition, row in topic.partitions.items()
             if row.position >= 0
         }
+        owed = {
+            (name, partition): position
+            for name, topic in (self._topics or {}).items()
+            for partition, position in topic.owed.items()
+        }
+        return reached | owed
 
     def switch(self) -> Json | None:
         """An operator's order that the link has not carried out yet. Raises KafkaException."""
@@ -127,15 +134,40 @@ class LinkReport:
     def switch_wanted(self) -> bool:
         return self.switch() is not None
 
-    def targeted(self, target: ClusterName, generation: int | None = None) -> None:
-        """Stores the target before the first record goes there. Raises KafkaException."""
+    def targeted(
+        self,
+        target: ClusterName,
+        generation: int | None = None,
+        owed: Mapping[Partition, Position] | None = None,
+    ) -> None:
+        """Stores the target before the first record goes there. `owed`: positions that it could not
+        take. Raises KafkaException.
+        """
         with self._lock:
             if generation is None:
                 generation = self._state["generation"]
             if (target, generation) == (self._state["target"], self._state["generation"]):
                 return
             self._state |= {"target": target, "generation": generation}
-            self._status.publish({f"{LINK}/{self.link}": self._with("starting", "")})
+            owing = self._owe(owed or {})
+            # The link's record is the last: without the others the switch is made once more.
+            link = {f"{LINK}/{self.link}": self._with("starting", "")}
+            self._status.publish(self._rows(owing) | link)
+
+    def _owe(self, owed: Mapping[Partition, Position]) -> list[str]:
+        """Returns the topics whose rows changed."""
+        mine: dict[str, dict[int, Position]] = {}
+        for (name, partition), position in owed.items():
+            mine.setdefault(name, {})[partition] = replace(position, generation=0)
+        known = self._topics or {}
+        changed = [
+            name
+            for name in known.keys() | mine.keys()
+            if mine.get(name, {}) != (known[name].owed if name in known else {})
+        ]
+        for name in changed:
+            self._topic(name).owed = mine.get(name, {})
+        return changed
 
     # ----------------------------------------------------------------------------- topics, batches
 
@@ -161,6 +193,7 @@ class LinkReport:
                 known.left_ms = 0
                 known.topic_id = topic.topic_id
                 known.target_id = target_ids.get(name, "")
+                known.owed = {}  # they are committed at the target
                 for row in known.partitions.values():
                     row.position, row.epoch = -1, UNKNOWN_EPOCH
             for (name, partition), position in reached.items():

@@ -4,7 +4,7 @@ has switched them to. Anybody with access to the cluster can show it.
 Keys are text, values are JSON objects:
 
     link/<link>              target, generation, state, error, seals, updated_ms
-    topic/<link>/<topic>     state, reason, and a row per partition
+    topic/<link>/<topic>     state, reason, a row per partition, and positions that are owed
     switch/<link>            target, generation, rewind: the operator's wish
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from keyway.kafka.compacted import CompactedTopic
-from spark.streaming.core.survey import UNKNOWN_EPOCH
+from spark.streaming.core.survey import UNKNOWN_EPOCH, Position
 from spark.streaming.kafka import KafkaSide
 
 log = structlog.get_logger("keyway.links")
@@ -55,7 +55,9 @@ class PartitionStatus:
 
 @dataclass(slots=True)
 class TopicStatus:
-    """One topic of one link."""
+    """One topic of one link. `owed`: the positions of partitions that the target lacked when the
+    link was switched to it. They count there once it has them.
+    """
 
     state: str = "running"  # or stopped, left
     reason: str = ""
@@ -63,6 +65,7 @@ class TopicStatus:
     target_id: str = ""  # of the target's topic
     left_ms: int = 0  # since when it is left, or was still there when it was asked for
     partitions: dict[int, PartitionStatus] = field(default_factory=dict)
+    owed: Mapping[int, Position] = field(default_factory=dict)
 
     @property
     def never_begun(self) -> bool:
@@ -77,7 +80,9 @@ class TopicStatus:
             for number, row in self.partitions.items()
         }
         texts = {name: getattr(self, name) for name in ("state", "reason", "topic_id", "target_id")}
-        return {**texts, "left_ms": self.left_ms, "partitions": rows}
+        owed = {number: (at.offset, at.topic_id, at.epoch) for number, at in self.owed.items()}
+        more = {"owed": owed} if owed else {}
+        return {**texts, "left_ms": self.left_ms, "partitions": rows, **more}
 
     def copy(self) -> TopicStatus:
         rows = {number: copy(row) for number, row in self.partitions.items()}
@@ -95,7 +100,11 @@ class TopicStatus:
         texts = {
             name: str(value.get(name, "")) for name in ("state", "reason", "topic_id", "target_id")
         }
-        return cls(**texts, left_ms=int(value.get("left_ms", 0)), partitions=rows)
+        owed = {
+            int(number): Position(int(offset), str(topic_id), epoch=int(epoch))
+            for number, (offset, topic_id, epoch) in value.get("owed", {}).items()
+        }
+        return cls(**texts, left_ms=int(value.get("left_ms", 0)), partitions=rows, owed=owed)
 
 
 class StatusTopic:

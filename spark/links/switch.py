@@ -72,10 +72,10 @@ def choose_target(
             positions = rewound(config, link, source, stand, report.target)
         to = KafkaSide(config.cluster(target))
         create_missing(config, link, source, to, stand.followed)
-        to.set_positions(
-            link.group, on_target(config, link, to, _of_generation(positions, generation))
-        )
-        report.targeted(target, generation)
+        marked = _of_generation(positions, generation)
+        taken, owed = on_target(config, link, to, marked)
+        to.set_positions(link.group, taken)
+        report.targeted(target, generation, owed)
         log.info("link_switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
         return link
     if report.target in distributor.allowed:
@@ -203,9 +203,10 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 
 def on_target(
     config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Partition, Position]
-) -> dict[Partition, Position]:
-    """The same positions by the target's topic names, for the partitions that the target has.
-    Positions that this switch has set before are left out.
+) -> tuple[dict[Partition, Position], dict[Partition, Position]]:
+    """The positions by the target's topic names, for the partitions that the target has, without
+    those that this switch has set before; and, by the source's names, the positions of partitions
+    that the target lacks.
     """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
     there = target.visible(sorted({name for name in names.values() if name is not None}))
@@ -215,11 +216,17 @@ def on_target(
         if (name := names[topic]) is not None and name in there and partition < there[name][1]
     }
     set_before = target.positions(link.group, wanted)
-    return {
+    taken = {
         place: position
         for place, position in wanted.items()
         if place not in set_before or set_before[place].generation < position.generation
     }
+    owed = {
+        (topic, partition): position
+        for (topic, partition), position in positions.items()
+        if (names[topic], partition) not in wanted
+    }
+    return taken, owed
 
 
 def _of_generation(

@@ -13,8 +13,10 @@ from spark.links import switching
 from spark.links.status import Json
 from spark.links.switch import choose_target
 from spark.links.switching import ask_for_switch, switch_text
-from tests.rig.kafka import delete_topic
+from spark.streaming.core.survey import Position
+from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.link_by_hand import LEVEL, A, B, C, LinkByHand
+from tests.rig.several_clusters import send
 
 pytestmark = pytest.mark.integration
 
@@ -112,3 +114,77 @@ def test_what_the_link_copies_meanwhile_does_not_count(link: LinkByHand) -> None
     assert copied == [f"comparing {link.name(A, 'kept')}-0"]
     later = ask_for_switch(link.config, A, LEVEL, C, rewind=True, execute=False)
     assert later["unforwarded"] == []
+
+
+def starts_at(link: LinkByHand, topic: str) -> dict[int, int]:
+    """Where the next query of the link to `c` would begin, as a process of it finds out."""
+    run = link.process(C)
+    starts, plan = run._starts(run._survey())
+    reached = run._epochs.positions(run._reached)
+    run.report.planned(plan.topics, plan.stopped, plan.target_ids, reached)
+    return {
+        partition: at for (name, partition), at in starts.items() if name == link.name(A, topic)
+    }
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_a_topic_that_the_new_target_gets_only_later_goes_on_at_its_position(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str], *, rewind: bool
+) -> None:
+    """The link stopped it with "the target has no such topic". Once the operator had created it,
+    all retained records were copied again.
+    """
+    run, by_hand = fresh_name("switch"), {"create_topics": False}
+    link = LinkByHand(kafka.bootstrap_servers, tmp_path, run, messages=by_hand)
+    copied_to_b(link, "late")
+    ask(link, rewind=rewind)
+    owed = 0 if rewind else len(VALUES)
+    choose_target(link.config, link.distributor, link.source, link.report())
+    assert starts_at(link, "late") == {}
+    link.create("late", C)
+    assert starts_at(link, "late") == {0: owed}
+    found = link.side(C).positions(link.link(C).group, [(link.name(C, "late"), 0)])
+    assert [position.offset for position in found.values()] == [owed]
+    assert link.report().topics()[link.name(A, "late")].owed == {}, "it is committed there"
+
+
+def test_partitions_that_the_new_target_gets_only_later(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> None:
+    run, by_hand = fresh_name("switch"), {"create_topics": False}
+    link = LinkByHand(kafka.bootstrap_servers, tmp_path, run, messages=by_hand)
+    for cluster, partitions in ((A, 2), (B, 2), (C, 1)):
+        create_topic(link.front, link.name(cluster, "wide"), partitions=partitions)
+    records = [{"value": value, "partition": at} for at in (0, 1) for value in VALUES]
+    send(link.front, link.name(A, "wide"), records)
+    ((topic_id, _),) = link.source.identities([link.name(A, "wide")]).values()
+    places = {(link.name(B, "wide"), at): Position(2 + at, topic_id) for at in (0, 1)}
+    link.side(B).set_positions(link.link(B).group, places)
+    report = link.report()
+    report.targeted(B)
+    reached = {(link.name(A, "wide"), at): Position(2 + at, topic_id) for at in (0, 1)}
+    ((there, _),) = link.side(B).identities([link.name(B, "wide")]).values()
+    topics = link.source.topics([link.name(A, "wide")])
+    report.planned(topics, {}, {link.name(A, "wide"): there}, reached)
+    ask(link)
+    choose_target(link.config, link.distributor, link.source, link.report())
+    assert starts_at(link, "wide") == {}, "its partitions differ"
+    link.side(C).grow(link.name(C, "wide"), 2)
+    assert starts_at(link, "wide") == {0: 2, 1: 3}
+
+
+def test_positions_that_a_target_could_not_take_go_along_to_the_next_one(
+    kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
+) -> None:
+    """And back to the first: `c` never got the topic."""
+    run, by_hand = fresh_name("switch"), {"create_topics": False}
+    link = LinkByHand(kafka.bootstrap_servers, tmp_path, run, messages=by_hand)
+    copied_to_b(link, "late")
+    ask(link)
+    choose_target(link.config, link.distributor, link.source, link.report())
+    assert starts_at(link, "late") == {}
+    ask_for_switch(link.config, A, LEVEL, B, rewind=False, execute=True)
+    choose_target(link.config, link.distributor, link.source, link.report())
+    found = link.side(B).positions(link.link(B).group, [(link.name(B, "late"), 0)])
+    assert [position.offset for position in found.values()] == [len(VALUES)]
+    assert link.report().topics()[link.name(A, "late")].owed == {}
