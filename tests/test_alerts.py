@@ -34,6 +34,7 @@ from gateway.listen.login_metrics import LoginCollector
 from gateway.listen.metrics import ServerCollector
 from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.tls_metrics import TlsCollector
+from gateway.listen.unsent import Unsent
 from gateway.node.event_loop import look_forever, loop_delays
 from gateway.node.redis_state import redis_troubles
 from gateway.operations.lag import Lag
@@ -204,7 +205,8 @@ async def a_certificate_is_old_and_its_successor_is_damaged(watch: Watch) -> Non
     port = PortOfStory(int(now_s()) + 30 * 24 * 3600)
     certificates = AllCertificates()
     certificates.ports.append(cast(Certificates[Any], port))
-    watch.register(TlsCollector(certificates, Handshakes(RepeatedLines(lambda: 0))))
+    handshakes = Handshakes(RepeatedLines(lambda: 0), Unsent())
+    watch.register(TlsCollector(certificates, handshakes))
     await watch.calm()
     port.expiring = (Expiring("cert_file", 0, int(now_s()) + 13 * 24 * 3600),)
     port.problem = "cert_file: no PEM certificate"

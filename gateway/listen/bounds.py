@@ -27,6 +27,7 @@ from gateway.listen.limits import (
     REQUEST_STALLED_MS,
     REQUESTS_HELD_BYTES_MAX,
 )
+from gateway.listen.unsent import Unsent
 
 
 class Bounded(Protocol):
@@ -50,6 +51,7 @@ class Bounds:
     def __init__(self, find: Callable[[int], Bounded | None], now_ms: Callable[[], int]) -> None:
         self.requests = HeldBytes(REQUESTS_HELD_BYTES_MAX)
         self.answers = HeldBytes(ANSWERS_HELD_BYTES_MAX)
+        self.unsent = Unsent()
         self.now_ms = now_ms
         self._find = find
 

@@ -102,6 +102,7 @@ class ClientConnection:
             self.facts,
             node.counters,
             self.answer_room,
+            node.bounds.unsent,
             # Not one of `_work`: the client's bytes go upstream even if it has left.
             connect=lambda: node.tasks.create_task(self._connect()),
             held_bytes=lambda: state.held_bytes,
@@ -493,5 +494,5 @@ class ClientConnection:
 
     def _gone_if_both(self) -> None:
         if self.sockets.gone:
-            self.sockets.forget_deadline()
+            self.sockets.end()
             self._node.closed(self)

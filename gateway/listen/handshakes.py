@@ -19,8 +19,10 @@ from gateway.core.tls.peer import TlsFacts, peer_certificate
 from gateway.core.tls.server_names import ServerNames, UnknownName
 from gateway.listen.limits import HANDSHAKE_S_MAX, HANDSHAKES_MAX
 from gateway.listen.repeated_lines import RepeatedLines
+from gateway.listen.sockets import ClientSide
 from gateway.listen.tls_context import AskedContext, AskedObject
 from gateway.listen.tls_flow import Between, TlsTransport
+from gateway.listen.unsent import Unsent
 from keyway.tls.certificates import Certificates
 
 log = structlog.get_logger("keyway.tls")
@@ -56,7 +58,7 @@ _BY_REASON = {  # of ssl.SSLError
 }
 
 # Makes the protocol of a client: the virtual broker (None: first contact), and the facts of its TLS
-Admit = Callable[[int | None, TlsFacts], asyncio.Protocol]
+Admit = Callable[[int | None, TlsFacts], ClientSide]
 
 
 @dataclass(slots=True)
@@ -68,8 +70,9 @@ class HandshakeCounts:
 class Handshakes:
     """The handshakes of all listeners with TLS."""
 
-    def __init__(self, lines: RepeatedLines) -> None:
+    def __init__(self, lines: RepeatedLines, unsent: Unsent) -> None:
         self.counts: dict[str, HandshakeCounts] = {}  # by listener
+        self.unsent = unsent
         self._lines = lines
         self._open: dict[Handshake, None] = {}  # the oldest first
 
@@ -107,6 +110,18 @@ class Handshakes:
             handshake.give_up(HandshakeFault.CUT_OFF)
 
 
+class _Behind(asyncio.Protocol):
+    """What comes behind a handshake in the same read of its socket, before the client's protocol
+    is there.
+    """
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+
 class Handshake(asyncio.Protocol):
     """One connection until its handshake is done. `broker_id`: of the port that it came to;
     `names`: the name that the client asks for says which virtual broker it means.
@@ -137,6 +152,7 @@ class Handshake(asyncio.Protocol):
         self._early = b""
         self._lower: asyncio.Transport | None = None
         self._between: Between | None = None
+        self._behind = _Behind()
         self._given_up: HandshakeFault | None = None
 
     # ------------------------------------------------------------------------------- the socket
@@ -173,7 +189,7 @@ class Handshake(asyncio.Protocol):
         try:
             upper = await loop.start_tls(
                 lower,
-                asyncio.Protocol(),
+                self._behind,
                 context,
                 server_side=True,
                 ssl_handshake_timeout=HANDSHAKE_S_MAX,
@@ -190,7 +206,7 @@ class Handshake(asyncio.Protocol):
 
     def _prepare(self, lower: asyncio.Transport) -> None:
         layer = cast(asyncio.BufferedProtocol, lower.get_protocol())
-        self._between = Between(layer, self._early)
+        self._between = Between(layer, self._early, self._all.unsent)
         lower.set_protocol(self._between)
         self._certificates.context.attempt = self
         asyncio.get_running_loop().call_soon(self._feed)
@@ -215,6 +231,8 @@ class Handshake(asyncio.Protocol):
         assert self._between is not None
         self._between.client = client
         client.connection_made(TlsTransport(lower, upper))
+        if self._behind.data:
+            client.received(self._behind.data)
 
     # -------------------------------------------------------------- called within the handshake
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 # Kept per connection and direction: by the connection state and by the socket buffer together.
 HELD_BYTES_MAX = 256 * 1024
 
-# uvloop reads at most 256,000 bytes at once. Reading stops when either of the two buffers of a
-# direction exceeds this, so one more read can never pass HELD_BYTES_MAX.
+# One read of a socket, as much as uvloop's own of upstream. Reading stops when either of the two
+# buffers of a direction exceeds the second one, so one more read can never pass HELD_BYTES_MAX.
+READ_BYTES_MAX = 256_000
 PAUSE_ABOVE_BYTES = 2 * 1024
+
+# Read from clients and not taken by upstream, of all connections of a node. Beyond it each read of
+# a client brings a small piece, so it is passed by one such piece for each client.
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+SMALL_READ_BYTES = 4 * 1024
 
 # Kafka works on one request at a time per connection; ask_upstream may ask a few at once.
 INJECTED_REQUESTS_MAX = 64

@@ -24,7 +24,7 @@ _PORT_MAX = 65_535
 
 # Makes the protocol of one accepted connection; the argument is the virtual broker, None = first
 # contact.
-Accept = Callable[[int | None], asyncio.Protocol]
+Accept = Callable[[int | None], asyncio.BaseProtocol]
 
 
 class CannotListen(Exception):

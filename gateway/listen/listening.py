@@ -15,7 +15,7 @@ log = structlog.get_logger("keyway.server")
 
 # Makes the protocol of an accepted connection: its listener, the virtual broker of its port (None:
 # first contact).
-AcceptAt = Callable[[ListenerSettings, int | None], asyncio.Protocol]
+AcceptAt = Callable[[ListenerSettings, int | None], asyncio.BaseProtocol]
 
 
 class Listening:

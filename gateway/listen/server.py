@@ -115,7 +115,7 @@ class Server:
         self._tasks: asyncio.TaskGroup | None = None
         self.listening = Listening(settings)
         self.lines = RepeatedLines(self._now_ms)
-        self.handshakes = Handshakes(self.lines)
+        self.handshakes = Handshakes(self.lines, self.bounds.unsent)
         self.authentications = {
             section.name: Authentication(
                 section.name, section.authentication, f"{section.option}.authentication"
@@ -365,7 +365,7 @@ class Server:
         slots = self.settings.slots
         return [virtual for broker in self._brokers for virtual in slots.all_of(broker)]
 
-    def _accept(self, listener: ListenerSettings, broker_id: int | None) -> asyncio.Protocol:
+    def _accept(self, listener: ListenerSettings, broker_id: int | None) -> asyncio.BaseProtocol:
         if not self.admission.admits(len(self.connections) + self.handshakes.open):
             self.counters.count_refused(Refused.TOO_MANY_CLIENTS)
             if self.admission.refused == 1:  # One line for an episode.
@@ -388,7 +388,7 @@ class Server:
         connection = ClientConnection(
             ConnectionId(next(self._ids)), broker_id, self, listener=listener, tls=tls
         )
-        return ClientSide(connection)
+        return ClientSide(connection, self.bounds.unsent)
 
     def _find(self, connection_id: int) -> ClientConnection | None:
         return self.connections.get(ConnectionId(connection_id))

@@ -14,6 +14,7 @@ from gateway.listen.bounds import AnswerRoom
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
 from gateway.listen.limits import CLOSE_FLUSH_S, PAUSE_ABOVE_BYTES
+from gateway.listen.unsent import Unsent, UnsentOfOne
 
 
 class SocketPair:
@@ -22,6 +23,7 @@ class SocketPair:
         facts: ConnectionFacts,
         counters: Counters,
         room: AnswerRoom,
+        unsent: Unsent,
         *,
         connect: Callable[[], object],  # `connected` follows, or `not_connected`
         held_bytes: Callable[[], int],  # of requests that are not complete
@@ -39,6 +41,7 @@ class SocketPair:
         self._room = room
         self._connect = connect
         self._held_bytes = held_bytes
+        self._unsent = UnsentOfOne(unsent)
         self._early: list[bytes | memoryview] = []  # for upstream, while it is being connected
         self._upstream_takes = True
         self._deadline: asyncio.TimerHandle | None = None
@@ -83,6 +86,7 @@ class SocketPair:
     def not_connected(self) -> None:
         self.connecting = False
         self._early.clear()
+        self._count_unsent()
 
     def client_took_some(self, *, takes: bool) -> None:
         """`takes`: its buffer has room again; or not any more."""
@@ -107,6 +111,13 @@ class SocketPair:
             takes = takes and not self.muted and not (self.connecting and self._early)
             self.client_read = takes and self._held_bytes() <= PAUSE_ABOVE_BYTES
             _read(self.client, on=self.client_read)
+        self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        held = self._held_bytes() + sum(len(data) for data in self._early)
+        if self.upstream is not None and not self._upstream_takes:
+            held += self.upstream.get_write_buffer_size()
+        self._unsent.hold(held)
 
     # --------------------------------------------------------------------------------------- ending
 
@@ -137,10 +148,15 @@ class SocketPair:
                 transport.abort()
 
     def _abort_later(self, transport: asyncio.Transport) -> None:
-        self.forget_deadline()
+        self._forget_deadline()
         self._deadline = asyncio.get_running_loop().call_later(CLOSE_FLUSH_S, transport.abort)
 
-    def forget_deadline(self) -> None:
+    def end(self) -> None:
+        """Both sockets are gone."""
+        self._forget_deadline()
+        self._unsent.hold(0)
+
+    def _forget_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -6,6 +6,7 @@ import asyncio
 from typing import Protocol, cast
 
 from gateway.listen.socket_pair import SocketPair
+from gateway.listen.unsent import Unsent
 
 
 class HasClient(Protocol):
@@ -25,16 +26,24 @@ class HasUpstream(Protocol):
     def upstream_lost(self) -> None: ...
 
 
-class ClientSide(asyncio.Protocol):
-    """The socket a client connected to."""
+class ClientSide(asyncio.BufferedProtocol):
+    """The socket a client connected to. It is read as far as there is room."""
 
-    def __init__(self, connection: HasClient) -> None:
+    def __init__(self, connection: HasClient, unsent: Unsent) -> None:
         self._connection = connection
+        self._unsent = unsent
+        self._whole = unsent.whole
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.client_made(cast(asyncio.Transport, transport))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._unsent.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received(bytes(self._whole[:nbytes]))
+
+    def received(self, data: bytes) -> None:
         self._connection.from_client(data)
 
     def eof_received(self) -> None:

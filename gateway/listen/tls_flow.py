@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.listen.limits import PAUSE_ABOVE_BYTES, TLS_READ_BYTES_MAX
+from gateway.listen.limits import PAUSE_ABOVE_BYTES, SMALL_READ_BYTES, TLS_READ_BYTES_MAX
+from gateway.listen.unsent import Unsent
 
 _NEVER = 1 << 30  # bytes: the layer's own mark, which nothing waits for
 
@@ -21,10 +22,11 @@ class Between(asyncio.BufferedProtocol):
     that came before the layer was there.
     """
 
-    def __init__(self, layer: asyncio.BufferedProtocol, early: bytes) -> None:
+    def __init__(self, layer: asyncio.BufferedProtocol, early: bytes, unsent: Unsent) -> None:
         self.first_byte: int | None = early[0] if early else None
-        self.client: asyncio.Protocol | None = None  # once the handshake is done
+        self.client: asyncio.BaseProtocol | None = None  # once the handshake is done
         self._layer = layer
+        self._unsent = unsent
         self._early = early
         self._comes_early = False  # what is being read
         self._full = False
@@ -45,7 +47,8 @@ class Between(asyncio.BufferedProtocol):
         """
         self._comes_early = len(self._early) > 0
         buffer = bytearray(TLS_READ_BYTES_MAX) if self._early else self._layer.get_buffer(sizehint)
-        self._buffer = memoryview(buffer)[:TLS_READ_BYTES_MAX]
+        most = SMALL_READ_BYTES if self._unsent.full else TLS_READ_BYTES_MAX
+        self._buffer = memoryview(buffer)[:most]
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
