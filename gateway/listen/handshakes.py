@@ -1,7 +1,13 @@
 """TLS handshakes of clients: each has its time, and all together have a bound.
 
 A connection counts as a client once its handshake is done. When there are too many handshakes, the
-oldest one is given up: a client's own takes milliseconds, so the oldest is one that stands still.
+next ones wait for a place, and a handshake that stands still loses its own. One that goes on keeps
+it: after a restart of the node all its clients come at once, and their handshakes take seconds
+together, though a client's own takes milliseconds. When the others have waited for long, somebody
+floods the port: whoever comes then begins at once, in the place of the one that rests longest.
+
+Time is counted in looks of the event loop. By the clock alone all would stand still while the loop
+is busy with the others.
 """
 
 from __future__ import annotations
@@ -17,7 +23,15 @@ import structlog
 
 from gateway.core.tls.peer import TlsFacts, peer_certificate
 from gateway.core.tls.server_names import ServerNames, UnknownName
-from gateway.listen.limits import HANDSHAKE_S_MAX, HANDSHAKES_MAX
+from gateway.listen.limits import (
+    FIRST_WORDS_BYTES_MAX,
+    HANDSHAKE_LOOK_S,
+    HANDSHAKE_LOOKS,
+    HANDSHAKE_S_MAX,
+    HANDSHAKE_WAIT_LOOKS,
+    HANDSHAKES_MAX,
+    HANDSHAKES_WAITING_MAX,
+)
 from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.sockets import ClientSide
 from gateway.listen.tls_context import AskedContext, AskedObject
@@ -35,7 +49,7 @@ class HandshakeFault(Enum):
 
     PLAIN = "plain bytes on a TLS port"
     TIMED_OUT = "not done in time"
-    TOO_MANY = "too many at once, this one was the oldest"
+    TOO_MANY = "too many at once, this one stood still"
     CUT_OFF = "the client went away"
     UNKNOWN_NAME = "unknown server name"
     NO_CERTIFICATE = "the client showed no certificate"
@@ -74,21 +88,37 @@ class Handshakes:
         self.counts: dict[str, HandshakeCounts] = {}  # by listener
         self.unsent = unsent
         self._lines = lines
-        self._open: dict[Handshake, None] = {}  # the oldest first
+        # When the last bytes of each came, in looks. The one that has waited longest is the first.
+        self._under_way: dict[Handshake, int] = {}
+        self._waiting: dict[Handshake, int] = {}  # since which look; the oldest first
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def open(self) -> int:
-        return len(self._open)
+        return len(self._under_way) + len(self._waiting)
 
-    def begun(self, handshake: Handshake) -> None:
-        if len(self._open) >= HANDSHAKES_MAX:
-            next(iter(self._open)).give_up(HandshakeFault.TOO_MANY)
-        self._open[handshake] = None
+    def come(self, handshake: Handshake) -> None:
+        if self._flooded:
+            self._begin(handshake)
+            next(iter(self._under_way)).give_up(HandshakeFault.TOO_MANY)
+        else:
+            self._waiting[handshake] = self._looks
+            self._go_on()
+        if self._timer is None:
+            self._look_later()
+
+    def moved(self, handshake: Handshake) -> None:
+        """Bytes of it have come."""
+        if self._under_way.pop(handshake, None) is not None:
+            self._under_way[handshake] = self._looks
 
     def ended(self, handshake: Handshake, fault: HandshakeFault | None, detail: str = "") -> None:
         """None: it is done."""
-        if self._open.pop(handshake, handshake) is not None:
+        waited = self._waiting.pop(handshake, None)
+        if waited is None and self._under_way.pop(handshake, None) is None:
             return
+        self._go_on()
         counts = self.counts.setdefault(handshake.listener, HandshakeCounts())
         if fault is None:
             counts.done += 1
@@ -106,8 +136,41 @@ class Handshakes:
             )
 
     def give_up_all(self) -> None:
-        for handshake in list(self._open):
+        for handshake in [*self._waiting, *self._under_way]:
             handshake.give_up(HandshakeFault.CUT_OFF)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _go_on(self) -> None:
+        """Those that wait begin, as far as there are places."""
+        while self._waiting and len(self._under_way) < HANDSHAKES_MAX:
+            handshake = next(iter(self._waiting))
+            del self._waiting[handshake]
+            self._begin(handshake)
+
+    def _begin(self, handshake: Handshake) -> None:
+        self._under_way[handshake] = self._looks
+        handshake.begin()
+
+    @property
+    def _flooded(self) -> bool:
+        since = next(iter(self._waiting.values()), self._looks)
+        many = len(self._waiting) >= HANDSHAKES_WAITING_MAX
+        return many or self._looks - since >= HANDSHAKE_WAIT_LOOKS
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looks += 1
+        self._timer = None
+        while self._waiting:
+            handshake, moved = next(iter(self._under_way.items()))
+            if self._looks - moved < HANDSHAKE_LOOKS:
+                break
+            handshake.give_up(HandshakeFault.TOO_MANY)
+        if self._under_way:
+            self._look_later()
 
 
 class _Behind(asyncio.Protocol):
@@ -150,6 +213,7 @@ class Handshake(asyncio.Protocol):
         self._name: str | None = None
         self._unknown: str | None = None
         self._early = b""
+        self._begun = False
         self._lower: asyncio.Transport | None = None
         self._between: Between | None = None
         self._behind = _Behind()
@@ -161,16 +225,26 @@ class Handshake(asyncio.Protocol):
         self._lower = cast(asyncio.Transport, transport)
         host, port = transport.get_extra_info("peername", ("", 0))[:2]
         self.client = f"{host}:{port}"
-        self._all.begun(self)
-        self._tasks.create_task(self._shake(self._lower))
+        self._all.come(self)
 
     def data_received(self, data: bytes) -> None:
-        """The event loop reads before TLS is there."""
+        """The event loop reads before TLS is there. While it waits it hears that the client leaves,
+        if that has sent no more than its first words.
+        """
         self._early += data
-        if self._lower is not None:
+        if self._lower is not None and (self._begun or len(self._early) > FIRST_WORDS_BYTES_MAX):
             self._lower.pause_reading()
 
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Before TLS was there."""
+        self._all.ended(self, HandshakeFault.CUT_OFF)
+
     # ---------------------------------------------------------------------------- the handshake
+
+    def begin(self) -> None:
+        assert self._lower is not None
+        self._begun = True
+        self._tasks.create_task(self._shake(self._lower))
 
     def give_up(self, why: HandshakeFault) -> None:
         self._given_up = why
@@ -206,10 +280,13 @@ class Handshake(asyncio.Protocol):
 
     def _prepare(self, lower: asyncio.Transport) -> None:
         layer = cast(asyncio.BufferedProtocol, lower.get_protocol())
-        self._between = Between(layer, self._early, self._all.unsent)
+        self._between = Between(layer, self._early, self._all.unsent, self._moved)
         lower.set_protocol(self._between)
         self._certificates.context.attempt = self
         asyncio.get_running_loop().call_soon(self._feed)
+
+    def _moved(self) -> None:
+        self._all.moved(self)
 
     def _feed(self) -> None:
         if self._between is not None and self._lower is not None and not self._lower.is_closing():

@@ -74,7 +74,14 @@ HELD_LOOK_S = 1.0  # between two looks at the clients that take no bytes
 
 # Of one handshake: as Kafka's clients wait for a connection at first (10 s).
 HANDSHAKE_S_MAX = 10
-HANDSHAKES_MAX = 512  # under way at once, some 100 KiB each; one more gives up the oldest
+HANDSHAKES_MAX = 512  # under way at once, some 100 KiB each; more wait
+HANDSHAKES_WAITING_MAX = 4_096  # some 4 KiB each
+# Of one that stands still nothing has come in so many looks, three seconds: also a client whose
+# machine is busy with a herd of its own goes on within them.
+HANDSHAKE_LOOK_S = 0.5
+HANDSHAKE_LOOKS = 6
+HANDSHAKE_WAIT_LOOKS = 10  # for a place; a client gives up after ten seconds or more
+FIRST_WORDS_BYTES_MAX = 16 * 1024  # of a client that waits; a ClientHello is some KB
 # Of a socket with TLS: decrypted they are never more, so HELD_BYTES_MAX holds for them, too.
 TLS_READ_BYTES_MAX = 128 * 1024
 REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause

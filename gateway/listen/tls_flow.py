@@ -8,7 +8,7 @@ together with the layer above, and the client's protocol hears that the socket i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gateway.listen.limits import PAUSE_ABOVE_BYTES, SMALL_READ_BYTES, TLS_READ_BYTES_MAX
@@ -19,14 +19,21 @@ _NEVER = 1 << 30  # bytes: the layer's own mark, which nothing waits for
 
 class Between(asyncio.BufferedProtocol):
     """Between a socket and the event loop's layer of TLS, from the first byte on. `early`: bytes
-    that came before the layer was there.
+    that came before the layer was there. `moved` is called with each read of the handshake.
     """
 
-    def __init__(self, layer: asyncio.BufferedProtocol, early: bytes, unsent: Unsent) -> None:
+    def __init__(
+        self,
+        layer: asyncio.BufferedProtocol,
+        early: bytes,
+        unsent: Unsent,
+        moved: Callable[[], None],
+    ) -> None:
         self.first_byte: int | None = early[0] if early else None
         self.client: asyncio.BaseProtocol | None = None  # once the handshake is done
         self._layer = layer
         self._unsent = unsent
+        self._moved = moved
         self._early = early
         self._comes_early = False  # what is being read
         self._full = False
@@ -54,6 +61,8 @@ class Between(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.first_byte is None:
             self.first_byte = self._buffer[0]
+        if self.client is None:
+            self._moved()
         if self._comes_early:
             self._early += bytes(self._buffer[:nbytes])
             self.feed()

@@ -316,10 +316,83 @@ def half_open() -> Iterator[ExitStack]:
         yield stack
 
 
+def test_a_herd_gets_in_whole(
+    authority: Authority, own: Issued, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many more clients than there are places, all at once, as after a restart of the node."""
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(handshakes, "HANDSHAKE_LOOKS", 1_000)
+    monkeypatch.setattr(handshakes, "HANDSHAKE_WAIT_LOOKS", 1_000)
+
+    async def main() -> None:
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            herd = await asyncio.gather(
+                *(tls_client(gateway, authority.trusting()) for _ in range(60))
+            )
+            for client in herd:
+                assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            assert gateway.server.handshakes.counts["clients"].failed == {}
+            assert gateway.server.handshakes.open == 0
+
+    run(main())
+
+
+def test_who_leaves_while_it_waits_makes_room(
+    own: Issued, half_open: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(handshakes, "HANDSHAKE_LOOKS", 1_000)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with rig(tls=files(own)) as gateway:
+            handshakes_ = gateway.server.handshakes
+            sockets = [half_open.enter_context(socket.socket()) for _ in range(3)]
+            for at, client in enumerate(sockets):
+                client.setblocking(False)
+                await loop.sock_connect(client, ("127.0.0.1", gateway.server.addresses[1].port))
+                await until(lambda at=at: handshakes_.open == at + 1)  # type: ignore[misc]
+            sockets[1].close()
+            await until(lambda: handshakes_.open == 2)
+            assert handshakes_.counts["clients"].failed == {HandshakeFault.CUT_OFF: 1}
+            sockets[0].close()
+            sockets[2].close()
+            await until(lambda: handshakes_.open == 0)
+
+    run(main())
+
+
+def test_in_a_flood_whoever_comes_begins_at_once(
+    authority: Authority, own: Issued, half_open: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half handshakes have all places, and more of them wait than may."""
+    monkeypatch.setattr(handshakes, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(handshakes, "HANDSHAKES_WAITING_MAX", 4)
+    monkeypatch.setattr(handshakes, "HANDSHAKE_LOOKS", 1_000)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            for _ in range(8):
+                client = half_open.enter_context(socket.socket())
+                client.setblocking(False)
+                await loop.sock_connect(client, ("127.0.0.1", gateway.server.addresses[1].port))
+                await loop.sock_sendall(client, b"\x16\x03\x01\x02")
+            await until(lambda: gateway.server.handshakes.open == 8)
+            after = await tls_client(gateway, authority.trusting())
+            assert await after.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            failed = gateway.server.handshakes.counts["clients"].failed
+            assert failed == {HandshakeFault.TOO_MANY: 1}
+
+    run(main())
+
+
 def test_a_thousand_half_handshakes(
     authority: Authority, own: Issued, half_open: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest go; whoever comes gets in at once."""
+    """Those that stand still go, as far as others wait; whoever comes gets in."""
     monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 3_600)
 
     async def main() -> None:
