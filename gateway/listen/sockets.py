@@ -41,7 +41,7 @@ class ClientSide(asyncio.BufferedProtocol):
         return self._unsent.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.received(bytes(self._whole[:nbytes]))
+        self.received(self._whole[:nbytes].tobytes())
 
     def received(self, data: bytes) -> None:
         self._connection.from_client(data)
