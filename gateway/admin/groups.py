@@ -294,7 +294,7 @@ def _joined_behind(stats: WindowStats, group: ShareGroup) -> list[LateConsumer]:
 def _full_span(full: FullSpan, held_max: int) -> FullSpanRow:
     limit: SpanLimit = "window_records"
     if full.by_span:
-        limit = "held_max" if held_max else "span_max"
+        limit = "held_max" if held_max and full.by_aside else "span_max"
     return FullSpanRow(
         limit=limit,
         offset=full.offset,

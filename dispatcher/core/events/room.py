@@ -4,12 +4,14 @@ The span begins at the front of the rings, the oldest record that has not gone a
 aside (aside.py) when the span is nearly full and
 - the key of the record is held (parked, waiting for a retry, on its way to the dead letters), or
 - most of the span is settled, so that few records, in flight for long, hold up the others, or
-- at a tick: the front has not moved since the last tick, and some member has nothing to do. That
-  may be for want of its keys, so no more than FORCED_SPANS go aside for it.
+- at a tick: the front is slow, and a member that is not silent has nothing to do. What it could
+  have may be behind the backlog of a slow key, however long that is. Slow keys cost more than
+  their backlogs: FORCED_KEYS_MAX of them go aside.
 A span that is full of records which the members can have is none of these: nobody is held up, and
 more would only be read twice.
 
-At `held_max` records aside the window reads no further than its span, and says so.
+Where nothing may go aside any more the window reads no further than its span, and says so for as
+long as there is no room worth a read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from dispatcher.core.routing.hashes import key_hash32
 from dispatcher.core.steps import Effect, Notice, Noticed, ReadOn
 
 FORCED_DIVISOR: Final = 4  # of the span is free after a tick that made room
-FORCED_SPANS: Final = 4  # aside: 0.5 MiB with the default span
+# A front is slow that passes less of the span from one tick to the next: all of it takes longer
+# than half a minute. Members of a window that works off a backlog faster do not wait for long.
+SLOW_DIVISOR: Final = 64
+# Keys, with the default span some 30 MB: each is routed anew when a member joins or leaves.
+FORCED_SPANS: Final = 4
 
 
 def room(state: WindowState) -> int:
@@ -106,50 +112,72 @@ def _put_front_aside(state: WindowState) -> bool:
 
 
 def watch_span(state: WindowState) -> None:
-    """Called at a tick: makes room if the same record was at the front of a full span at the last
-    one, or reports, once for each such record, that it holds the span. A full span whose front
-    moves is no news: reading ahead fills it.
+    """Called at a tick: makes room if the front of a full span was slow since the last one, or
+    reports, once until there is room again or the front is slow no more, that it holds the span.
+    A full span whose front moves is no news: reading ahead fills it.
     """
     window = state.window
-    if window.read_position <= window.front or not state.members or room(state) > 0:
-        state.full_at = NO_OFFSET
+    front, before = window.front, state.full_at
+    state.full_at = NO_OFFSET
+    if window.read_position <= front or not state.members or not _nearly_full(state):
+        state.stuck_at = NO_OFFSET
         return
-    front = window.front
     blocker = window.queues[front & window.mask]
     if blocker is None:  # The front moves on in this very step.
-        state.full_at = NO_OFFSET
         return
-    if front == state.full_at:
-        if _may_be_forced(state):
-            if state.idle_members > 0:
-                force_room(state)
-        elif front != state.stuck_at:
-            state.stuck_at = front
-            key_hash = int(key_hash32(blocker.key or b""))
-            detail = f"offset {front} key hash {key_hash:08x}"
-            state.effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=detail))
+    if before == NO_OFFSET or front - before >= max(state.read_ahead // SLOW_DIVISOR, 1):
+        state.stuck_at = NO_OFFSET
+    elif _may_be_forced(state):
+        if _hungry(state):
+            force_room(state)
+    elif state.stuck_at == NO_OFFSET and _is_held_up(state):
+        state.stuck_at = front
+        key_hash = int(key_hash32(blocker.key or b""))
+        detail = f"offset {front} key hash {key_hash:08x}"
+        state.effects.append(Noticed(notice=Notice.SPAN_FULL, count=1, detail=detail))
     state.full_at = window.front
 
 
+def _nearly_full(state: WindowState) -> bool:
+    """Whether there is no room that is worth a read."""
+    return room(state) * READ_ROOM_DIVISOR < max(state.read_ahead, 1)
+
+
+def _hungry(state: WindowState) -> bool:
+    """Whether a member has nothing to do, and would take something."""
+    if state.idle_members == 0:
+        return False
+    return any(member.idle and not member.attention.silent for member in state.members)
+
+
 def holder(state: WindowState) -> int:
-    """The front of a span that a tick reported, while it is full."""
-    front = state.window.front
-    held_up = state.stuck_at == front and room(state) <= 0 and not may_go_aside(state)
-    return front if held_up else NO_OFFSET
+    """The front of a span that a tick reported, until there is room worth a read."""
+    if state.stuck_at == NO_OFFSET or state.window.read_position <= state.window.front:
+        return NO_OFFSET
+    return state.window.front if _nearly_full(state) else NO_OFFSET
 
 
 def is_looked_at_again(state: WindowState) -> bool:
     """The last tick found a full span: the next one makes room, or reports it, if it is stuck."""
     if state.full_at == NO_OFFSET:
         return False
-    front = state.window.front
-    if state.full_at != front:
-        return True
-    return state.idle_members > 0 if _may_be_forced(state) else state.stuck_at != front
+    if _may_be_forced(state):
+        return _hungry(state)
+    return state.stuck_at == NO_OFFSET and _is_held_up(state)
+
+
+def _is_held_up(state: WindowState) -> bool:
+    """Nothing makes room, and somebody waits for it, or will."""
+    return room(state) <= 0 and (_hungry(state) or not may_go_aside(state))
 
 
 def _may_be_forced(state: WindowState) -> bool:
-    return may_go_aside(state) and state.window.aside.count < FORCED_SPANS * state.policy.span_max
+    return may_go_aside(state) and not has_many_slow_keys(state)
+
+
+def has_many_slow_keys(state: WindowState) -> bool:
+    """So many keys have records aside that none is put there for want of room alone."""
+    return len(state.window.aside.queues) >= FORCED_SPANS * state.policy.span_max
 
 
 def may_go_aside(state: WindowState) -> bool:

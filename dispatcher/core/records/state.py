@@ -55,8 +55,8 @@ class WindowState:
         self.provisional: list[MemberQueue] = []
         self.log_start = 0  # what is below is gone, as far as is known
         self.reading = False  # a ReadOn is out and not answered
-        self.full_at = NO_OFFSET  # the front if the span was full at the last tick
-        self.stuck_at = NO_OFFSET  # the front that was last reported to hold a full span
+        self.full_at = NO_OFFSET  # the front if the span was nearly full at the last tick
+        self.stuck_at = NO_OFFSET  # the front that was reported to hold a full span, until it ends
         self.persisted_cursor = cursor
         self.persisted_front = cursor
         self.epochs: Epochs = ()  # of the records that were read, as in Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatcher.core.events.joins import individually_sent, last_sent
-from dispatcher.core.events.room import may_go_aside, room
+from dispatcher.core.events.room import has_many_slow_keys, holder, may_go_aside, room
 from dispatcher.core.limits import DRAINING_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason
 from dispatcher.core.records.draining_keys import Draining
@@ -46,7 +46,7 @@ class ParkedRecord:
 @dataclass(frozen=True, slots=True)
 class FullSpan:
     """The first record of a span from which nothing more is read before it is settled, or, with
-    `window_records`, before any is: no more records may go aside (room.py).
+    `window_records`, before any is: nothing may go aside any more (room.py).
     """
 
     offset: int
@@ -54,6 +54,7 @@ class FullSpan:
     records: int  # unsettled ones of its key, itself included
     member_id: MemberId | None  # its holder; None: it waits, or no member takes its key now
     by_span: bool = True  # False: it is the limit of records that is reached
+    by_aside: bool = True  # False: there is room aside, but not for more slow keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
 
 def _full_span(state: WindowState) -> FullSpan | None:
     window = state.window
-    if window.read_position <= window.front or room(state) > 0 or may_go_aside(state):
+    full = room(state) <= 0 and not may_go_aside(state)
+    if window.read_position <= window.front or not (full or holder(state) >= 0):
         return None
     queue = window.queues[window.front & window.mask]
     lease = window.leases[window.front & window.mask]
@@ -221,6 +223,7 @@ def _full_span(state: WindowState) -> FullSpan | None:
         records=records_of(state, queue),
         member_id=None if lease is None else lease.session.member.member_id,
         by_span=window.read_position - window.front >= state.policy.span_max,
+        by_aside=not has_many_slow_keys(state),
     )
 
 
