@@ -116,13 +116,15 @@ class Committer:
         if not entries:
             return []
         active = self.client.active_groups()
+        self._unknown = {}
+        now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self.activity.look(
             entries,
             lambda group: self.client.group_here(group) in active,
+            now,
+            empty_ms=self.options.empty_ms,
             both_ms=self.options.both_ms,
         )
-        self._unknown = {}
-        now = self._asked(entries) if ask or self.source is None else self._told(entries)
         self._compare(entries)
         self._switching = unfinished_subtrees(self.state_topic.state.switches, self.tree)
         kept = {

@@ -307,7 +307,8 @@ class OffsetsSection(Section):
     """False: entries are distributed, and `keyway offsets apply` commits them."""
     empty_ms: Annotated[int, Field(ge=0)] = 30_000
     """A group that has committed a position itself is moved away from it only after this time
-    without members: before that, it may only be restarting.
+    without members and without such commits: before that, it may only be restarting. Make it longer
+    than the interval of commits of applications that assign partitions by hand (Flink, Storm).
     """
     rewind: bool = False
     """True: a reset to an earlier offset on the source is followed, too."""

@@ -74,9 +74,9 @@ class TargetPartition:
     `located`: the search by origin; `first`: the answer for the timestamp, its offset None for
     Kafka's -1. One of them is there, as the mode has it, unless there is nothing to search in.
     `origins`: clusters that records there come from. `switching`: the source gets records out of
-    their order, as a link was switched. `rested`: the group has had no members for
-    long enough. `both`: it works here and elsewhere at the same time. `indexed` False: its log has
-    not been read to the end yet, so neither that nor the mode is known.
+    their order, as a link was switched. `rested`: the group has had no members, and has committed
+    nothing itself, for long enough. `both`: it works here and elsewhere at the same time. `indexed`
+    False: its log has not been read to the end yet, so neither that nor the mode is known.
     """
 
     partitions: int | None  # None: no such topic
@@ -150,16 +150,15 @@ def is_due(entry: Entry, target: TargetPartition) -> bool:
     now, ours = target.committed, target.applied
     if now is None:
         return True
-    if ours is not None and not _own_work(target):
+    if ours is not None and not own_work(now, ours):
         return entry.committed_ms >= ours.committed_ms
     if ours is not None and entry.committed_ms <= ours.committed_ms:
         return False
     return now.committed_ms is None or entry.committed_ms > now.committed_ms
 
 
-def _own_work(target: TargetPartition) -> bool:
+def own_work(now: Committed | None, ours: Applied | None) -> bool:
     """Whether the group itself has committed its present position there."""
-    now, ours = target.committed, target.applied
     if now is None:
         return False
     return ours is None or not (
@@ -193,7 +192,7 @@ def decide(
         replay_ms = replay_ms if replay else 0
     if target.active:
         refusals.append(Refusal.GROUP_ACTIVE)
-    elif not target.rested and _own_work(target):
+    elif not target.rested and own_work(target.committed, target.applied):
         refusals.append(Refusal.RECENTLY_ACTIVE)  # it may only be restarted
     if target.both:
         refusals.append(Refusal.AT_WORK_ON_BOTH)
