@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +30,7 @@ from gateway.members.limits import (
     SHARE_SESSIONS_MAX,
 )
 from gateway.members.saved_members import SavedMembers
-from gateway.part import Part
+from gateway.part import Part, Trouble
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.build import UpstreamRoom
 from gateway.upstream.configs import group_config, share_version
@@ -60,7 +60,7 @@ def build(
         return await share_version(upstream.cluster) >= SHARE_VERSION_MIN
 
     settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
-    key_filters = KeyFilters(config, redis)
+    key_filters = KeyFilters(config, redis, now_ms)
     saved_members, begun_topics = SavedMembers(redis, key_filters.of), BegunTopics(redis)
     sessions = ShareSessions(
         secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
@@ -107,10 +107,12 @@ def build(
             EveryGroup() if shared is None else shared,
             begun_topics,
         ),
+        troubles=partial(_troubles, key_filters),
         start=restore if shared is None else shared.start,
         background=(
             saved_members.write_forever,
             key_filters.load_until_loaded,
+            lambda: key_filters.watch_forever(groups.filters_changed),
             lambda: settings.refresh_forever(
                 groups.names, lambda name: groups.get(name) is not None
             ),
@@ -118,6 +120,11 @@ def build(
         ),
         stop=saved_members.stop,
     )
+
+
+async def _troubles(key_filters: KeyFilters) -> Sequence[Trouble]:
+    why = key_filters.trouble
+    return [Trouble(f"key filters cannot be read from Redis: {why}")] if why else []
 
 
 def farewell(room: MembersRoom, owners: Owners) -> Part[None]:

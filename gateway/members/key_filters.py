@@ -4,6 +4,9 @@ The first rule whose glob matches the client's name decides. Rules set over REST
 keyway.yaml for that group; Redis keeps them beside the saved members. Without a matching rule the
 client's own declaration counts (gateway/core/share/declared_filters.py). A member without any
 filter takes every key.
+
+Each change has a version, which Redis keeps for removed rules, too. A Redis that comes back with an
+older file shows a lower one than this node knows, or none: then the rules are written again.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from gateway.members.limits import (
     FILTER_GLOB_BYTES,
     FILTER_RULE_BYTES,
     FILTER_SETS_BYTES_MAX,
+    FILTERS_LOOK_S,
     MEMBERSHIP_RETRY_MS,
+    REMOVED_FILTERS_MAX,
 )
 from gateway.members.redis_table import RedisTable, TableUnavailable
 from keyway.clusters.yaml_file import first_fault
@@ -36,6 +41,7 @@ from keyway.clusters.yaml_file import first_fault
 log = structlog.get_logger("keyway.groups")
 
 _KEY = "keyway:filters"
+_VERSIONS_KEY = "keyway:filter_versions"
 
 
 class InvalidRules(ValueError):
@@ -62,9 +68,13 @@ class _Set(NamedTuple):
 
 
 class KeyFilters:
-    def __init__(self, config: Config, redis: Redis) -> None:
+    def __init__(self, config: Config, redis: Redis, now_ms: Callable[[], int]) -> None:
+        self.trouble = ""  # why the rules cannot be read; groups stand until they are known
         self._config = config
+        self._now_ms = now_ms
         self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
+        self._version_table: RedisTable[int] = RedisTable(redis, _VERSIONS_KEY, int, int)
+        self._versions: dict[str, int] = {}  # by group
         self._log = ChangeLog(redis)
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
@@ -119,24 +129,72 @@ class KeyFilters:
     async def load(self) -> None:
         """Reads the rules that were set before. Raises TableUnavailable."""
         async with self._changing:
-            stored = await self._table.load()
-            self._set.update(
-                (group, _Set(rules, held_bytes(rules))) for group, rules in stored.items()
-            )
+            await self._read()
         self._loaded = True
         for callback in self._on_loaded:
             callback()
+
+    async def _read(self) -> None:
+        """All rules and their versions, unless this node knows better; that is written again."""
+        try:
+            versions = await self._version_table.load()
+            stored = await self._table.load()
+        except TableUnavailable as error:
+            self._note_trouble(str(error))
+            raise
+        self._note_trouble("")
+        found = {group: _Set(rules, held_bytes(rules)) for group, rules in stored.items()}
+        newer = [name for name, own in self._versions.items() if own > versions.get(name, 0)]
+        for group in newer:
+            versions[group] = self._versions[group]
+            found.pop(group, None)
+            if group in self._set:
+                found[group] = self._set[group]
+        self._set, self._versions = found, versions
+        if newer:
+            log.warning("key_filters_written_again", groups=len(newer), first=min(newer))
+            await self._write(newer)
+
+    async def _write(self, groups: Iterable[str]) -> None:
+        """What memory has of these groups. Raises TableUnavailable."""
+        names = list(groups)
+        await self._version_table.write({name: self._versions[name] for name in names})
+        kept = {name: self._set[name].rules for name in names if name in self._set}
+        await self._table.write(kept, [name for name in names if name not in kept])
+        await self._log.tell_filters()
+
+    def _note_trouble(self, why: str) -> None:
+        if why and not self.trouble:
+            log.warning("key_filters_not_read", reason=why)
+        elif self.trouble and not why:
+            log.info("key_filters_read_again")
+        self.trouble = why
+
+    async def watch_forever(self, changed: Callable[[str], None]) -> None:
+        """Looks now and then whether Redis has gone back to older rules. `changed`: as for
+        `reread`.
+        """
+        while True:
+            await asyncio.sleep(FILTERS_LOOK_S)
+            try:
+                await self.look(changed)
+            except TableUnavailable:
+                continue  # it only has to come back
+
+    async def look(self, changed: Callable[[str], None]) -> None:
+        """Raises TableUnavailable."""
+        if self._loaded:
+            stored = await self._version_table.load()
+            if any(own > stored.get(name, 0) for name, own in list(self._versions.items())):
+                await self.reread(changed)
 
     async def reread(self, changed: Callable[[str], None]) -> None:
         """Rules that another node has set; `changed` is told of each group whose rules differ.
         Raises TableUnavailable.
         """
         async with self._changing:
-            stored = await self._table.load()
-            before, self._set = (
-                self._set,
-                {group: _Set(rules, held_bytes(rules)) for group, rules in stored.items()},
-            )
+            before = self._set
+            await self._read()
         for group in sorted({*before, *self._set}):
             if before.get(group) != self._set.get(group):
                 changed(group)
@@ -147,7 +205,6 @@ class KeyFilters:
             try:
                 await self.load()
             except TableUnavailable:
-                # The window store logs that Redis is away; here it only has to come back.
                 await asyncio.sleep(MEMBERSHIP_RETRY_MS / 1000)
 
     async def put(self, group: str, rules: tuple[FilterRule, ...]) -> None:
@@ -163,16 +220,30 @@ class KeyFilters:
                     f"the key filters of all groups would take {wanted} bytes of memory:"
                     f" at most {FILTER_SETS_BYTES_MAX}; remove the filters that no group needs"
                 )
+            version = self._next_version(group)
+            await self._version_table.write({group: version})
             await self._table.write({group: rules})
             await self._log.tell_filters()
-            self._set[group] = new
+            self._set[group], self._versions[group] = new, version
 
     async def remove(self, group: str) -> None:
         """Back to the rules of keyway.yaml. Raises TableUnavailable."""
         async with self._changing:
+            version = self._next_version(group)
+            removed = sorted(
+                self._versions.keys() - self._set.keys(), key=self._versions.__getitem__
+            )
+            surplus = removed[: max(0, len(removed) - REMOVED_FILTERS_MAX)]
+            await self._version_table.write({group: version}, surplus)
             await self._table.write({}, [group])
             await self._log.tell_filters()
             self._set.pop(group, None)
+            self._versions[group] = version
+            for name in surplus:
+                del self._versions[name]
+
+    def _next_version(self, group: str) -> int:
+        return max(self._now_ms(), self._versions.get(group, 0) + 1)
 
 
 def held_bytes(rules: Iterable[FilterRule]) -> int:

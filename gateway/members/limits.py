@@ -70,3 +70,10 @@ CONNECTION_SHARE_SESSIONS_MAX = 100
 # Members that left not long ago and are awaited, in the row of their group: one for all with the
 # same key filters and topics. More than a deployment has at a time.
 SAVED_DEPARTED_MAX = 100
+
+# So often a node looks whether Redis still has the key filters that it knows.
+FILTERS_LOOK_S = 30
+
+# Groups whose key filters were removed: so many versions are kept, so that an older file of Redis
+# does not bring the filters back.
+REMOVED_FILTERS_MAX = 1_000

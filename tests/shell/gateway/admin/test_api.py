@@ -44,7 +44,7 @@ class Served:
     async def _serve(self) -> None:
         admin = Admin()
         redis = Redis.from_url(self._redis_url)
-        filters = KeyFilters(Config(), redis)
+        filters = KeyFilters(Config(), redis, lambda: 1_000)
         await filters.load()
         async with admin.node as node:
             node.log.produce(b"a", b"b", b"a")

@@ -30,7 +30,7 @@ RULES = [{"client_id": "eu-*", "keys": ["personal-*"]}]
 def story(tmp_path: Path, tell: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
     async def work(url: str) -> None:
         redis = Redis.from_url(url)
-        filters = KeyFilters(Config(), redis)
+        filters = KeyFilters(Config(), redis, lambda: 1_000)
         await filters.load()
         sessions = ShareSessions("node", 1, 1)
         groups = Groups(cast(GroupSettings, None), sessions, filters.of)

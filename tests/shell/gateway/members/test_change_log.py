@@ -40,7 +40,7 @@ def story(server: EmbeddedRedis, tell: Callable[[Redis], Awaitable[None]]) -> No
 def test_key_filters_set_at_one_node_make_the_others_read(server: EmbeddedRedis) -> None:
     async def tell(redis: Redis) -> None:
         changes = ChangeLog(redis)
-        filters = KeyFilters(Config.model_validate({}), redis)
+        filters = KeyFilters(Config.model_validate({}), redis, lambda: 1_000)
         position = await changes.newest()
         assert position == ""
         for change in (filters.put("g", ()), filters.remove("g")):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import structlog
 from redis.asyncio import Redis
 
 from gateway.config.file import Config
 from gateway.config.groups import FilterRule, GroupSection
 from gateway.embedded.redis import EmbeddedRedis
+from gateway.members import key_filters
 from gateway.members.key_filters import KeyFilters
 from gateway.members.redis_table import TableUnavailable
 from tests.rig.patience import patient_s
@@ -32,10 +35,11 @@ class Opened:
 
     def __init__(self) -> None:
         self._clients: list[Redis] = []
+        self._ms = 1_000
 
     def __call__(self, url: str) -> KeyFilters:
         self._clients.append(Redis.from_url(url))
-        return KeyFilters(CONFIG, self._clients[-1])
+        return KeyFilters(CONFIG, self._clients[-1], lambda: self._ms)
 
     async def __aenter__(self) -> Opened:
         return self
@@ -119,5 +123,86 @@ def test_a_row_that_cannot_be_read_costs_its_group_alone(embedded: EmbeddedRedis
             assert two.loaded()
             assert two.rules("good").rules == RULES
             assert two.rules("bad").source == "config"
+
+    asyncio.run(work())
+
+
+def test_a_redis_that_answers_and_does_not_say_the_rules_is_told_of_once(
+    embedded: EmbeddedRedis,
+) -> None:
+    async def work() -> None:
+        async with Opened() as filters:
+            redis = Redis.from_url(embedded.url)
+            await redis.set("keyway:filters", "not a hash")
+            node = filters(embedded.url)
+            with structlog.testing.capture_logs() as logs:
+                for _ in range(2):
+                    with pytest.raises(TableUnavailable):
+                        await node.load()
+                    assert "WRONGTYPE" in node.trouble
+                await redis.delete("keyway:filters")
+                await node.load()
+            await redis.aclose()
+            assert node.trouble == ""
+            assert [line["event"] for line in logs] == [
+                "key_filters_not_read",
+                "key_filters_read_again",
+            ]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_redis_with_an_older_file_has_lost_is_written_again(
+    embedded: EmbeddedRedis, lost: bool
+) -> None:
+    """Rules that were set, changed, and removed since; or all of them are gone."""
+
+    async def work() -> None:
+        async with Opened() as filters:
+            one = filters(embedded.url)
+            await one.load()
+            await one.put("changed", ())
+            await one.put("removed", RULES)
+            redis = Redis.from_url(embedded.url)
+            keys = ("keyway:filters", "keyway:filter_versions")
+            older = [await redis.hgetall(key) for key in keys]
+            await one.put("changed", RULES)
+            await one.put("new", RULES)
+            await one.remove("removed")
+            await redis.delete(*keys)
+            for key, rows in zip(keys, [] if lost else older, strict=False):
+                await redis.hset(key, mapping=cast(Any, rows))
+            told: list[str] = []
+            await one.look(told.append)
+            assert told == [], "nothing is different here"
+            two = filters(embedded.url)
+            await two.load()
+            for node in (one, two):
+                assert node.rules("changed").rules == RULES
+                assert node.rules("new").rules == RULES
+                assert node.rules("removed").source == "config"
+            await two.put("changed", ())
+            await one.reread(told.append)
+            assert (told, one.rules("changed").rules) == (["changed"], ())
+            await redis.aclose()
+
+    asyncio.run(work())
+
+
+def test_removed_rules_are_remembered_within_bounds(
+    embedded: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(key_filters, "REMOVED_FILTERS_MAX", 2)
+        async with Opened() as filters:
+            node = filters(embedded.url)
+            await node.load()
+            for name in ("a", "b", "c", "d"):
+                await node.put(name, RULES)
+                await node.remove(name)
+            redis = Redis.from_url(embedded.url)
+            assert len(await redis.hkeys("keyway:filter_versions")) <= 3
+            await redis.aclose()
 
     asyncio.run(work())

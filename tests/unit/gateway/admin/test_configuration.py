@@ -39,7 +39,7 @@ def story(folder: Path, tell: Callable[[httpx.AsyncClient, Admin, Path], Awaitab
         node = admin.node
         node.settings.reload(source.read())
         async with node:
-            filters = KeyFilters(source.read(), cast(Redis, Hashes()))
+            filters = KeyFilters(source.read(), cast(Redis, Hashes()), lambda: 1_000)
             guard = access(ADMIN)
             configuration = Configuration(
                 source.read(), source, guard.tokens, node.settings, filters, node.groups

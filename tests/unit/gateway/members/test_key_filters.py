@@ -40,7 +40,8 @@ NEW = (FilterRule(client_id="*", keys=("new",)),)
 
 
 def filters() -> KeyFilters:
-    return KeyFilters(CONFIG, Redis())  # it connects when it is asked, and nothing here asks
+    # Redis connects when it is asked, and nothing here asks.
+    return KeyFilters(CONFIG, Redis(), lambda: 1_000)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +132,21 @@ class Unheard:
     async def tell_filters(self) -> None: ...
 
 
+class Versions:
+    """Nothing is kept."""
+
+    async def load(self) -> dict[str, int]:
+        return {}
+
+    async def write(self, *_: object) -> None: ...
+
+
 @pytest.mark.parametrize("first", ["load", "remove"])
 def test_rules_that_are_set_meanwhile_are_the_same_here_and_in_redis(first: str) -> None:
     async def work() -> None:
         filter_table, table = filters(), SlowTable()
         filter_table._table = cast("RedisTable[Any]", table)
+        filter_table._version_table = cast("RedisTable[int]", Versions())
         filter_table._log = cast(Any, Unheard())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(filter_table.load() if first == "load" else filter_table.remove("g"))

@@ -34,7 +34,7 @@ def story(
             await settle()
             own = GroupSection(filters=configured)
             config = Config(groups=(own,))
-            filters = KeyFilters(config, cast(Redis, None))
+            filters = KeyFilters(config, cast(Redis, None), lambda: 1_000)
             await tell(node, FilterEffects(node.groups, node.windows.table, filters))
 
     run(work())
