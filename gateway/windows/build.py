@@ -118,10 +118,7 @@ def build(
         warnings=outcomes.warnings,
         figures=lambda: window_figures(waiting),
         background=(
-            windows.watchdog.watch_forever,
-            windows.persister.persist_forever,
-            windows.committer.commit_forever,
-            windows.committer.commit_loaded_forever,
+            *windows.background,
             lambda: look_for_missing_topics(windows.news, cluster.request_refresh),
         ),
         ready=lambda: _reopen(cluster, groups, windows.news),

@@ -20,6 +20,7 @@ from gateway.members.begun_topics import BegunTopics
 from gateway.members.group_settings import GroupSettings
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.requests import Calls
 from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.turns import Turns
@@ -122,7 +123,7 @@ class OffsetsByTime(Protocol):
         ...
 
 
-class UpstreamView(OffsetsByTime, TopicsView, Protocol):
+class UpstreamView(OffsetsByTime, TopicsView, Calls, Protocol):
     """gateway/upstream/cluster.py."""
 
     @property

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, cast
-
-from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dispatcher.core.steps import Noticed, WriteDeadLetters
 from dispatcher.store.base import StoreError, WindowKey, Write
@@ -25,7 +23,9 @@ from gateway.core.reading.fetching import ReadResult, Unreadable
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
 from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.core.share.sessions import ShareSessions
+from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message
 from gateway.group_log import GroupLog
 from gateway.members.begun_topics import BegunTopics
 from gateway.members.evictions import Evictions
@@ -41,6 +41,7 @@ from gateway.windows.record_flow import RecordFlow
 from gateway.windows.store_availability import MonitoredStore
 from gateway.windows.window import Window
 from gateway.windows.windows import Windows
+from tests.rig.scripted_hashes import ScriptedHashes
 from tests.rig.virtual_time import now_ms
 
 GROUP = "orders-group"
@@ -195,45 +196,6 @@ class ScriptedLog:
         return b",".join(parts)
 
 
-class ScriptedHashes:
-    """Of Redis, what BegunTopics uses."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, dict[str, bytes]] = {}
-        self.down = False
-
-    def _of(self, key: str) -> dict[str, bytes]:
-        if self.down:
-            raise RedisConnectionError("Connection refused")
-        return self.rows.setdefault(key, {})
-
-    async def hget(self, key: str, name: str) -> bytes | None:
-        return self._of(key).get(name)
-
-    async def hsetnx(self, key: str, name: str, text: str) -> int:
-        there = name in self._of(key)
-        self._of(key).setdefault(name, text.encode())
-        return int(not there)
-
-    async def hset(self, key: str, name: str, text: str) -> None:
-        self._of(key)[name] = text.encode()
-
-    async def hdel(self, key: str, *names: str) -> None:
-        for name in names:
-            self._of(key).pop(name, None)
-
-    async def hkeys(self, key: str) -> list[bytes]:
-        return [name.encode() for name in self._of(key)]
-
-    async def delete(self, key: str) -> None:
-        self._of(key).clear()
-
-    async def scan_iter(self, match: str, count: int) -> AsyncIterator[str]:  # noqa: ARG002
-        for key in list(self.rows):
-            assert self._of(key) is not None
-            yield key
-
-
 @dataclass(slots=True)
 class ScriptedCommits:
     metadata_chars_max: int = 4_096
@@ -346,6 +308,7 @@ class Node:
         self.watched: list[str] = []
         self.filters: tuple[bytes, ...] = ()  # of every member
         self.connections = self.refreshes_requested = 0
+        self.asked_starts: list[int | None] = []  # brokers that were asked where logs begin
         self.ready = ReadySignals()
         self.owners = owners or Alone()
         self.tasks = asyncio.TaskGroup()
@@ -399,7 +362,11 @@ class Node:
     async def __aenter__(self) -> Node:
         await self.tasks.__aenter__()
         self.windows.news.topology_changed(self.topology)
-        for work in (self.windows.persister.persist_forever, self.windows.watchdog.watch_forever):
+        for work in (
+            self.windows.persister.persist_forever,
+            self.windows.watchdog.watch_forever,
+            self.windows.log_starts.look_forever,
+        ):
             self._background.append(self.tasks.create_task(work()))
         return self
 
@@ -439,6 +406,32 @@ class Node:
         if timestamp == EARLIEST:
             return self.log.starts.get(tp.partition, 0)
         return self.log.end(tp.partition)
+
+    async def call(
+        self,
+        api_key: int,
+        body: Message,
+        *,
+        broker_id: int | None = None,
+        version: int | None = None,
+    ) -> Message:
+        """Answers where logs begin."""
+        assert (api_key, version) == (ApiKey.LIST_OFFSETS, None)
+        self.asked_starts.append(broker_id)
+        if self.refresh_failure is not None:
+            raise self.refresh_failure
+        return {
+            "Topics": [
+                {"Name": topic["Name"], "Partitions": [*map(self._start, topic["Partitions"])]}
+                for topic in body["Topics"]
+            ]
+        }
+
+    def _start(self, asked: Message) -> Message:
+        assert asked["Timestamp"] == EARLIEST
+        partition = asked["PartitionIndex"]
+        start = self.log.starts.get(partition, 0)
+        return {"PartitionIndex": partition, "ErrorCode": 0, "Offset": start}
 
     def change_topology(self, changed: Topology) -> None:
         self.topology = changed

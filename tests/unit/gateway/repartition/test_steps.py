@@ -17,7 +17,8 @@ from gateway.repartition.steps import Steps
 from gateway.repartition.survey import GroupsOf
 from gateway.upstream.commits import Commit, Committed
 from gateway.windows.window_keys import topic_id_text
-from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID, ScriptedHashes
+from tests.rig.node_parts import GROUP, TOPIC, TOPIC_ID
+from tests.rig.scripted_hashes import ScriptedHashes
 from tests.rig.virtual_time import run
 
 INTO, INTO_ID = "orders-2", b"into" * 4

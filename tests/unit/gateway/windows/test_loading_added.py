@@ -14,10 +14,10 @@ from tests.rig.node_parts import (
     TOPIC_ID,
     Node,
     ScriptedCommits,
-    ScriptedHashes,
     ScriptedStore,
     topology,
 )
+from tests.rig.scripted_hashes import ScriptedHashes
 from tests.rig.virtual_time import run, settle
 from tests.unit.gateway.windows.test_window import accept, acquire
 
