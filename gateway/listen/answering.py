@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType, Protocol
 
 from gateway.core.forwarding.api_counts import NEVER_WAITS
-from gateway.core.forwarding.effects import Rewrite, Rules
+from gateway.core.forwarding.effects import MayRead, Rewrite, Rules
 from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.listen.bounds import AnswerRoom, Bounds
@@ -46,6 +46,8 @@ class Client(Protocol):
     def counters(self) -> Counters: ...
     @property
     def answer_room(self) -> AnswerRoom: ...
+    @property
+    def may_read(self) -> MayRead: ...
     @property
     def ask_upstream(self) -> Ask:
         """On its own connection, and so under its own identity. Raises UpstreamError."""

@@ -98,6 +98,7 @@ class ClientConnection:
         self._node = node
         rules = node.rules_of(listener)
         self._state = state = ConnectionState(rules, node.counters.apis)
+        self.may_read = state.may_read
         self.sockets = SocketPair(
             self.facts,
             node.counters,

@@ -26,7 +26,7 @@ import structlog
 
 from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topology
-from gateway.core.forwarding.effects import Client, Rewrite, Rules, Screen
+from gateway.core.forwarding.effects import Rewrite, Rules, Screen, Stops
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.repartition.hiding import Shown, hide
@@ -201,7 +201,7 @@ class Server:
         """A client that asks for the metadata of one of `topics` is disconnected, to ask again."""
         self._withheld = topics
 
-    def look_into(self, stops: Callable[[Client, int, int, bytes], bool], answer: Handler) -> None:
+    def look_into(self, stops: Stops, answer: Handler) -> None:
         """`answer` gets the requests that `stops`, of the APIs in `screen`."""
         self.screen.stops = stops
         self.screened = answer

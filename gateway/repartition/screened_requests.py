@@ -1,5 +1,6 @@
 """Requests that name new partitions which their client does not see yet, or not to their end:
-Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, OffsetCommit.
+Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, OffsetCommit. And those that tell
+about groups, until upstream lets their connection read them.
 
 A row about a hidden partition is answered UNKNOWN_TOPIC_OR_PARTITION, as by a broker that has no
 such partition. A Fetch behind the end that a consumer may see finds nothing there, and waits as at
@@ -17,6 +18,7 @@ from typing import Final
 from gateway.core.limits import FETCH_BYTES_MAX
 from gateway.core.repartition.consumers import records_before
 from gateway.core.repartition.named_partitions import (
+    NAMING_PARTITIONS,
     Named,
     answered_with,
     named_in,
@@ -33,6 +35,7 @@ from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.schema import Message
 from gateway.listen.answering import Request
 from gateway.listen.authoriser import Authoriser
+from gateway.listen.limits import AUTHORISATIONS_MAX
 from gateway.repartition.limits import EMPTY_FETCH_MS_MAX, EMPTY_FETCH_MS_MIN
 from gateway.upstream.cluster import LATEST
 
@@ -55,6 +58,10 @@ class ScreenedRequests:
         if key == ApiKey.FETCH and body["SessionEpoch"] > 0:
             gone = {"ErrorCode": int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), "Responses": []}
             return encode_long_response(key, version, gone)
+        await self._prove(request, body)
+        if key not in NAMING_PARTITIONS:
+            told = await request.connection.ask_upstream(key, version, body)
+            return encode_long_response(key, version, told)
         ends, denied = await self._ends(request, body)
         rows = self._taken_out(key, body, ends, denied)
         without_answer = key == ApiKey.PRODUCE and body["Acks"] == 0
@@ -66,6 +73,21 @@ class ScreenedRequests:
             return b""
         self._shorten(key, body, answer, ends)
         return encode_long_response(key, version, answered_with(key, answer, rows))
+
+    async def _prove(self, request: Request, body: Message) -> None:
+        """Asks upstream for the rights without which it is not believed, and notes the rest."""
+        connection, key = request.connection, request.header.api_key
+        client, may_read = (connection.facts.host, connection.facts.client_id), connection.may_read
+        unproven = self.screening.unproven(client, may_read, key, body)
+        if len(may_read) + len(unproven) > AUTHORISATIONS_MAX:
+            may_read.clear()
+        for group in [name for kind, name in unproven if kind == "group"]:
+            if await self.authoriser.may_read_group(connection, group):
+                may_read.add(("group", group))
+        topics = [name for kind, name in unproven if kind == "topic"]
+        rights = await self.authoriser.topic_rights(connection, topics)
+        may_read.update(("topic", name) for name, right in rights.items() if right)
+        self.screening.note(client, may_read, key, body)
 
     async def _ends(self, request: Request, body: Message) -> tuple[_Ends, set[str]]:
         """By partition, what of it the client does not see; and the topics whose use upstream

@@ -50,6 +50,7 @@ class ScriptedConnection:
     group_denied: bool = False
     denied: set[str] = field(default_factory=set)  # topics
     unknown: set[str] = field(default_factory=set)  # topics that its broker has not heard of
+    may_read: set[tuple[str, str]] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)  # API keys
     gates: dict[int, asyncio.Event] = field(default_factory=dict)  # by API key
     failure: UpstreamError | None = None

@@ -24,6 +24,7 @@ from gateway.core.forwarding.effects import (
     Failed,
     Fault,
     Kind,
+    MayRead,
     Rules,
     Side,
     Stop,
@@ -82,6 +83,11 @@ class ConnectionState:
     @client.setter
     def client(self, client: Client) -> None:
         self._requests.client = client
+
+    @property
+    def may_read(self) -> MayRead:
+        """What upstream lets it read, for the same: the shell adds to it."""
+        return self._requests.may_read
 
     @property
     def principal(self) -> str | None:

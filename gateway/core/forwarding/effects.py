@@ -10,9 +10,15 @@ from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.limits import FRAME_BYTES_MAX
 
 Client = tuple[str, str | None]  # the address of a client, and the client id it gives itself
+# What upstream lets the client of a connection read, as far as it was asked: "group" or "topic",
+# and its name.
+MayRead = set[tuple[str, str]]
+Stops = Callable[[Client, MayRead, int, int, bytes], bool]
 
 
-def _none_stops(_client: Client, _api_key: int, _version: int, _payload: bytes) -> bool:
+def _none_stops(
+    _client: Client, _may_read: MayRead, _api_key: int, _version: int, _payload: bytes
+) -> bool:
     return False
 
 
@@ -24,7 +30,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.apis: frozenset[int] = frozenset()
-        self.stops: Callable[[Client, int, int, bytes], bool] = _none_stops
+        self.stops: Stops = _none_stops
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from gateway.core.forwarding.effects import (
     Fault,
     Intercepted,
     Kind,
+    MayRead,
     Rules,
     Side,
     Stop,
@@ -55,7 +56,6 @@ SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 API_VERSIONS: Final = 18
 DESCRIBE_CONFIGS: Final = 32
-
 _SASL: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
@@ -63,7 +63,6 @@ _PRODUCE_TIMEOUT_BYTES: Final = 4  # behind `acks`
 _SIZE_BYTES: Final = 4
 _PAYLOAD_BYTES_MIN: Final = 8  # api key, version, correlation id
 _UNSUPPORTED_VERSION: Final = 35
-
 _HEAD = Struct(">ihhi")  # size, api key, version, correlation id
 _API_VERSIONS_REFUSAL = Struct(">iihihhh")  # v0: size, correlation id, error, [key, min, max]
 _SASL_HANDSHAKE_REFUSAL = Struct(">iihi")  # v0: size, correlation id, error, no mechanisms
@@ -99,6 +98,7 @@ class Requests:
         self.sasl: SaslWatch | None = SaslWatch() if rules.sasl else None
         self.account: Account | None = None  # None: nothing limits this client
         self.client: Client = ("", None)
+        self.may_read: MayRead = set()
         self.muted_until_ns = 0  # its next request waits for its account; 0: it does not
         self._rules = rules
         self._calls = calls
@@ -433,10 +433,10 @@ class Requests:
 
     def _screened(self, local: _Collected, call: Call) -> bool:
         """Whether the request stops here."""
-        screen = self._rules.screen
-        if not local.screened or local.api_key not in screen.apis:
+        screen, key = self._rules.screen, call.api_key
+        if not local.screened or key not in screen.apis:
             return False
-        return screen.stops(self.client, call.api_key, call.version, bytes(local.payload))
+        return screen.stops(self.client, self.may_read, key, call.version, bytes(local.payload))
 
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         if call.api_key == PRODUCE:

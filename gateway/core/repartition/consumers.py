@@ -25,6 +25,9 @@ from gateway.core.wire.long_bytes import Stretch, view_of
 
 _BATCH_HEAD: Final = Struct(">qi")  # base offset, bytes behind this
 Client = tuple[str, str | None]  # address, client id
+MayRead = set[
+    tuple[str, str]
+]  # "group" or "topic", and its name: as upstream has told a connection
 ANYBODY: Final = ""  # no group has this name: the ends for clients of which none is known
 
 
@@ -48,6 +51,10 @@ class GroupsOfClients:
                 self._too_many.add(client)
             return
         self._known[client] = known
+
+    def tells(self, client: Client) -> bool:
+        """Whether it is of use to know more of its groups."""
+        return client not in self._too_many
 
     def of(self, client: Client) -> frozenset[str]:
         """Empty: none is known, or too many to tell."""

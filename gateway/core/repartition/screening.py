@@ -4,18 +4,25 @@
 - Of partitions that are shown, a consumer of a plain group sees what its group may (consumers.py):
   its Fetch and ListOffsets stop here.
 
-Requests about groups do not stop: they tell which client is of which group.
+Requests about groups tell which client is of which group, and a Fetch how far a group has come. One
+stops until upstream has let its connection read the group and the topic: anybody can name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.cluster.discovery import NO_TOPIC_ID
-from gateway.core.repartition.consumers import Client, ConsumerEnds, GroupsOfClients
+from gateway.core.repartition.consumers import (
+    Client,
+    ConsumerEnds,
+    GroupsOfClients,
+    MayRead,
+)
 from gateway.core.repartition.hiding import Shown
+from gateway.core.repartition.limits import CLIENT_GROUPS_MAX
 from gateway.core.repartition.named_partitions import NAMING_PARTITIONS, Named, named_in
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request
@@ -83,9 +90,11 @@ class Screening:
             found = _READING
         return found | _NAMING_GROUPS if self.listens else found
 
-    def stops(self, client: Client, api_key: int, version: int, payload: bytes) -> bool:
-        """Whether a request, without its size, stops here. One that cannot be read goes on:
-        upstream is to refuse it.
+    def stops(
+        self, client: Client, may_read: MayRead, api_key: int, version: int, payload: bytes
+    ) -> bool:
+        """Whether a request, without its size, stops here; so does one that cannot be read, for
+        upstream may read it.
         """
         names_group = self.listens and api_key in _NAMING_GROUPS
         names_partition = api_key in NAMING_PARTITIONS and any(
@@ -97,24 +106,51 @@ class Screening:
             body_at = parse_request_header(payload).body_at
             body = decode_request(api_key, version, payload, body_at, PASSING_ROW_ELEMENTS)
         except WireError:
-            return False
-        if names_group:
-            self.groups.named(client, _groups_in(api_key, body))
-        if not names_partition:
-            return False
-        rows = list(named_in(api_key, body))
-        if api_key == ApiKey.FETCH:
-            self._note_fetches(client, rows)
-        return any(self.end_for(client, api_key, named) is not None for named in rows)
+            return True
+        if self.unproven(client, may_read, api_key, body):
+            return True
+        self.note(client, may_read, api_key, body)
+        return names_partition and any(
+            self.end_for(client, api_key, named) is not None for named in named_in(api_key, body)
+        )
 
-    def _note_fetches(self, client: Client, rows: Iterable[Named]) -> None:
+    def unproven(
+        self, client: Client, may_read: MayRead, api_key: int, body: Message
+    ) -> list[tuple[str, str]]:
+        """What upstream has to let the client read before its request is believed."""
+        claimed: list[tuple[str, str]] = []
+        if self.listens and api_key in _NAMING_GROUPS and self.groups.tells(client):
+            named = _groups_in(api_key, body)
+            # The groups of so many are not remembered.
+            claimed = [("group", group) for group in named if len(named) <= CLIENT_GROUPS_MAX]
+        elif api_key == ApiKey.FETCH:
+            claimed = [("topic", topic) for topic, *_ in self._fetches(client, body)]
+        return [name for name in dict.fromkeys(claimed) if name not in may_read]
+
+    def note(self, client: Client, may_read: MayRead, api_key: int, body: Message) -> None:
+        """What a request tells about groups, as far as it is believed."""
+        if self.listens and api_key in _NAMING_GROUPS:
+            named = _groups_in(api_key, body)
+            if len(named) <= CLIENT_GROUPS_MAX:
+                named = [group for group in named if ("group", group) in may_read]
+            self.groups.named(client, named)
+        elif api_key == ApiKey.FETCH:
+            known = self.groups.of(client)
+            for topic, ends, number, offset in self._fetches(client, body):
+                if ("topic", topic) in may_read:
+                    ends.fetches(known, number, offset)
+
+    def _fetches(
+        self, client: Client, body: Message
+    ) -> Iterator[tuple[str, ConsumerEnds, int, int]]:
+        """Of old partitions, by a client with groups that wait."""
         known = self.groups.of(client)
-        for named in rows if known else ():
+        for named in named_in(int(ApiKey.FETCH), body) if known else ():
             topic = self.topic_of(named)
             ends = self.ends.get(topic)
             number = 0 if ends is None else ends.number(topic, named.partition)
-            if ends is not None and number < ends.before:
-                ends.fetches(known, number, named.row["FetchOffset"])
+            if ends is not None and number < ends.before and not known.isdisjoint(ends.waiting):
+                yield topic, ends, number, named.row["FetchOffset"]
 
     def topic_of(self, named: Named) -> str:
         """Empty: it is not looked for."""

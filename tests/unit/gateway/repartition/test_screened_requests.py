@@ -211,3 +211,27 @@ def test_produce_to_a_hidden_partition(acks: int) -> None:
     (topic,) = answer["Responses"]
     codes = {row["Index"]: row["ErrorCode"] for row in topic["PartitionResponses"]}
     assert codes == {0: 0, 3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_group_is_believed_once_upstream_lets_its_client_read_it() -> None:
+    """A stranger told that a group had passed, and its members read new records too early."""
+    body = {"GroupId": "g", "GenerationId": 3, "MemberId": "m", "GroupInstanceId": None}
+    answers: dict[int, Message] = {ApiKey.SYNC_GROUP: {"Assignment": b"a"}}
+    for denied, known in ((True, set()), (False, {"g"})):
+        looked, upstream = holding(), Upstream(1, group_denied=denied, answers=answers)
+        answer = asked(looked, upstream, ApiKey.SYNC_GROUP, 5, body)
+        assert answer["Assignment"] == b"a", "upstream's own answer"
+        (sent,) = upstream.bodies
+        assert sent["MemberId"] == "m"
+        facts = upstream.facts
+        assert looked.groups.of((facts.host, facts.client_id)) == known
+        assert upstream.may_read == {("group", group) for group in known}
+
+
+def test_where_a_client_fetches_counts_once_upstream_lets_it_read_the_topic() -> None:
+    for denied, places in (({TOPIC}, {}), (set[str](), {("g", 0): 7})):
+        upstream = Upstream(1, denied=denied, answers={ApiKey.FETCH: fetched(p0={})})
+        looked = holding()
+        looked.groups.named((upstream.facts.host, upstream.facts.client_id), ["g"])
+        asked(looked, upstream, ApiKey.FETCH, 17, fetch((0, 7)))
+        assert looked.ends[TOPIC].fetched == places

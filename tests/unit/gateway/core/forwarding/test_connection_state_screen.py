@@ -14,7 +14,7 @@ from tests.rig.wire_frames import request, response, to_client, to_upstream
 def screened(*stopped: ApiKey, looks_at: frozenset[int]) -> ConnectionState:
     screen = Screen()
     screen.apis = looks_at
-    screen.stops = lambda client, key, *_: client == ("host", "test") and key in stopped
+    screen.stops = lambda client, _, key, *__: client == ("host", "test") and key in stopped
     state = ConnectionState(rules((), screen=screen), ApiCounts())
     state.client = ("host", "test")
     return state

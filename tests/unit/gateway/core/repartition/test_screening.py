@@ -8,6 +8,7 @@ import pytest
 
 from gateway.core.repartition.consumers import ANYBODY, Client, ConsumerEnds
 from gateway.core.repartition.hiding import ShownTopic
+from gateway.core.repartition.limits import CLIENT_GROUPS_MAX
 from gateway.core.repartition.named_partitions import NAMING_PARTITIONS, named_in
 from gateway.core.repartition.screening import HIDDEN, Screening
 from gateway.core.wire.apis import APIS, ApiKey
@@ -16,6 +17,8 @@ from gateway.core.wire.frames import parse_request_header
 from tests.rig.wire_frames import request
 
 ME: Client = ("10.0.0.1", "app")
+# What upstream lets it read.
+MAY_READ = {("group", "a"), ("group", "b"), ("topic", "grown"), ("topic", "new")}
 TOPIC, TOPIC_ID = "orders", b"o" * 16
 SHOWN = {TOPIC: ShownTopic(TOPIC_ID, 2), "grown": ShownTopic(b"g" * 16, 4)}
 
@@ -55,9 +58,9 @@ def test_nothing_is_looked_at_while_nothing_grows() -> None:
 def test_a_hidden_partition_stops_by_name_and_by_id() -> None:
     screening = hiding()
     assert screening.apis == NAMING_PARTITIONS
-    assert screening.stops(ME, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2))
+    assert screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2))
     assert end_for(screening, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2)) == [None, HIDDEN]
-    assert screening.stops(ME, ApiKey.LIST_OFFSETS, 7, list_offsets(TOPIC, 3))
+    assert screening.stops(ME, MAY_READ, ApiKey.LIST_OFFSETS, 7, list_offsets(TOPIC, 3))
 
 
 @pytest.mark.parametrize(
@@ -66,26 +69,35 @@ def test_a_hidden_partition_stops_by_name_and_by_id() -> None:
         (ApiKey.FETCH, 17, fetch(TOPIC_ID, 1)),
         (ApiKey.FETCH, 17, fetch(b"g" * 16, 9)),
         (ApiKey.LIST_OFFSETS, 7, list_offsets("orders2", 3)),
-        (ApiKey.FETCH, 17, fetch(TOPIC_ID, 2)[:-3]),
         (ApiKey.PRODUCE, 2, TOPIC_ID),
     ],
 )
 def test_all_else_goes_on(key: int, version: int, payload: bytes) -> None:
-    """Also what cannot be read: upstream refuses it."""
-    assert not hiding().stops(ME, key, version, payload)
+    assert not hiding().stops(ME, MAY_READ, key, version, payload)
+
+
+def test_what_cannot_be_read_stops() -> None:
+    """Kafka ignores bytes behind a request: a client reached hidden partitions with them."""
+    payload = fetch(TOPIC_ID, 2)
+    for unreadable in (payload + b"\0\0", payload[:-3]):
+        assert hiding().stops(ME, MAY_READ, ApiKey.FETCH, 17, unreadable)
 
 
 def test_a_consumer_of_a_group_that_waits_sees_an_end() -> None:
     screening = holding()
     reading = (ApiKey.FETCH, 17, fetch(b"g" * 16, 2))
-    assert screening.stops(ME, *reading)
+    assert screening.stops(ME, MAY_READ, *reading)
     assert end_for(screening, *reading) == [None, 0]
     produced = {"TopicData": [{"TopicId": b"g" * 16, "PartitionData": [{"Index": 3}]}]}
-    assert not screening.stops(ME, ApiKey.PRODUCE, 13, request(ApiKey.PRODUCE, 13, produced)[4:])
+    assert not screening.stops(
+        ME, MAY_READ, ApiKey.PRODUCE, 13, request(ApiKey.PRODUCE, 13, produced)[4:]
+    )
     screening.ends["grown"].passed("a")
-    assert screening.stops(ME, *reading), "whose groups are not known sees what was there a while"
+    assert screening.stops(ME, MAY_READ, *reading), (
+        "whose groups are not known sees what was there a while"
+    )
     screening.groups.named(ME, ["a"])
-    assert not screening.stops(ME, *reading)
+    assert not screening.stops(ME, MAY_READ, *reading)
 
 
 NAMING_GROUPS: list[tuple[ApiKey, dict[str, Any]]] = [
@@ -103,9 +115,41 @@ def test_a_group_that_a_client_names_is_its_own(key: ApiKey, body: dict[str, Any
     screening = holding()
     assert key in screening.apis
     version = APIS[key].max_version
-    assert not screening.stops(ME, key, version, request(key, version, body)[4:])
+    assert not screening.stops(ME, MAY_READ, key, version, request(key, version, body)[4:])
     assert screening.groups.of(ME) == {"b"}
-    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 2)), "it waits for nothing"
+    assert not screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(b"g" * 16, 2)), (
+        "it waits for nothing"
+    )
+
+
+@pytest.mark.parametrize(("key", "body"), NAMING_GROUPS)
+def test_a_group_that_upstream_does_not_let_it_read_is_not_its_own(
+    key: ApiKey, body: dict[str, Any]
+) -> None:
+    """Anybody can name it, and then tell where its members read."""
+    screening = holding()
+    version = APIS[key].max_version
+    assert screening.stops(ME, set(), key, version, request(key, version, body)[4:])
+    screening.note(ME, set(), key, body)
+    assert screening.groups.of(ME) == frozenset()
+    assert screening.unproven(ME, set(), key, body) == [("group", "b")]
+
+
+def test_a_fetch_of_a_topic_that_upstream_does_not_let_it_read_tells_nothing() -> None:
+    screening = holding()
+    screening.groups.named(ME, ["a"])
+    assert screening.stops(ME, {("group", "a")}, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
+    assert screening.ends["grown"].fetched == {}
+    screening.ends["grown"].passed("a")
+    assert not screening.stops(ME, set(), ApiKey.FETCH, 17, fetch(b"g" * 16, 1)), "it tells nothing"
+
+
+def test_the_groups_of_so_many_are_not_asked_for() -> None:
+    screening = holding()
+    body = {"Groups": [{"GroupId": f"{n}", "Topics": None} for n in range(CLIENT_GROUPS_MAX + 1)]}
+    payload = request(ApiKey.OFFSET_FETCH, 9, body)[4:]
+    assert not screening.stops(ME, set(), ApiKey.OFFSET_FETCH, 9, payload)
+    assert screening.groups.of(ME) == frozenset()
 
 
 def test_groups_are_forgotten_when_nothing_grows() -> None:
@@ -119,10 +163,10 @@ def test_groups_are_forgotten_when_nothing_grows() -> None:
 def test_where_a_client_fetches_is_noted_for_its_groups() -> None:
     screening = holding()
     payload = fetch(b"g" * 16, 1)
-    screening.stops(ME, ApiKey.FETCH, 17, payload)
+    screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, payload)
     assert screening.ends["grown"].fetched == {}, "its groups are not known"
     screening.groups.named(ME, ["a", "b"])
-    screening.stops(ME, ApiKey.FETCH, 17, payload)
+    screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, payload)
     assert screening.ends["grown"].fetched == {("a", 0): 0, ("a", 1): 0}
 
 
@@ -141,12 +185,12 @@ def test_of_a_new_topic_a_consumer_sees_an_end_and_all_of_the_old_one() -> None:
     ends.put("a", 2, 5)
     ends.put(ANYBODY, 2, 5)
     reading = fetch(b"n" * 16, 1)
-    assert screening.stops(ME, ApiKey.FETCH, 17, reading)
+    assert screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, reading)
     assert end_for(screening, ApiKey.FETCH, 17, reading) == [5, 0]
-    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
+    assert not screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
     screening.groups.named(ME, ["a"])
-    screening.stops(ME, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
-    screening.stops(ME, ApiKey.FETCH, 17, reading)
+    screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(b"g" * 16, 1))
+    screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, reading)
     assert ends.fetched == {("a", 0): 0, ("a", 1): 0}, "of the old topic"
 
 
@@ -154,5 +198,5 @@ def test_a_new_topic_whose_id_is_not_known_is_hidden_by_its_name() -> None:
     screening = Screening()
     shown = {"new": ShownTopic(bytes(16), 0)}
     screening.look_for(shown, ["new"], {}, listens=False)
-    assert screening.stops(ME, ApiKey.LIST_OFFSETS, 7, list_offsets("new", 0))
-    assert not screening.stops(ME, ApiKey.FETCH, 17, fetch(b"x" * 16, 0))
+    assert screening.stops(ME, MAY_READ, ApiKey.LIST_OFFSETS, 7, list_offsets("new", 0))
+    assert not screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(b"x" * 16, 0))
