@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import structlog
@@ -22,6 +23,9 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 # Of one value of a line. Clients choose many of them: a client id may have 32,767.
 TEXT_CHARS_MAX = 4_096
+
+# Between two lines of one kind of exception that Python can raise to nobody.
+UNRAISABLE_S = 10.0
 
 # A logger keeps its configuration from its first line on, which is cheaper. In one process with
 # several configurations (tests) the first would stay, so they set this to False.
@@ -63,6 +67,8 @@ def configure(
     )
     # Libraries: only warnings and errors.
     logging.basicConfig(handlers=[_LibraryLines(logging.WARNING)], level=logging.WARNING)
+    if sys.unraisablehook is sys.__unraisablehook__:  # a test's own stays
+        sys.unraisablehook = Unraisable()
 
 
 def _short(
@@ -106,6 +112,33 @@ class _NamedLogger(structlog.PrintLogger):
 
     log = debug = info = warn = warning = msg
     fatal = failure = err = error = critical = exception = msg
+
+
+@dataclass(slots=True)
+class Unraisable:
+    """Exceptions that Python can raise to nobody. Strangers cause some: a TLS client with a server
+    name that is no ASCII. So one line is written at once, and those that follow are counted.
+    """
+
+    now_s: Callable[[], float] = time.monotonic
+    _last_s: dict[str, float] = field(default_factory=dict)  # by kind; there are few
+    _left_out: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, what: sys.UnraisableHookArgs) -> None:
+        kind, now_s = what.exc_type.__name__, self.now_s()
+        if now_s - self._last_s.get(kind, -UNRAISABLE_S) < UNRAISABLE_S:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        self._last_s[kind] = now_s
+        structlog.get_logger("keyway.python").warning(
+            "exception_ignored",
+            # Not its text: it may be a stranger's.
+            of=getattr(what.object, "__qualname__", type(what.object).__name__),
+            left_out=self._left_out.pop(kind, 0),
+            exc_info=None
+            if what.exc_value is None
+            else (what.exc_type, what.exc_value, what.exc_traceback),
+        )
 
 
 class _LibraryLines(logging.Handler):

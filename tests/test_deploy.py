@@ -51,6 +51,7 @@ def test_it_gives_the_node_its_files_and_its_time() -> None:
     assert unit["KillSignal"] == ["SIGTERM"]
     assert unit["KillMode"] == ["mixed"], "its Redis must outlive the node's last write"
     assert int(unit["LimitNOFILE"][0]) > DESCRIPTORS_RESERVED
+    assert unit["LimitCORE"] == ["0"], "a dump of its memory would hold passwords"
     assert unit["RestrictAddressFamilies"] == ["AF_INET AF_INET6 AF_UNIX"]
     assert "MemoryDenyWriteExecute" not in unit, "not tried with the compiled modules"
 

@@ -152,6 +152,20 @@ def test_ports_and_probes_are_those_of_the_configuration(tmp_path: Path) -> None
         assert probe["path"] in open_paths, "a probe has no token"
 
 
+def test_rest_is_for_nodes_and_for_namespaces_with_a_label(tmp_path: Path) -> None:
+    config = rendered(tmp_path, "keyway-0")
+    policy = one("NetworkPolicy")["spec"]
+    assert policy["podSelector"]["matchLabels"] == LABELS
+    clients, rest = policy["ingress"]
+    (opened,) = clients["ports"]
+    assert opened["port"] == config.listen.bootstrap_port < config.listen.port_base
+    assert not opened["port"] <= config.admin.port <= opened["endPort"]
+    assert [port["port"] for port in rest["ports"]] == [config.admin.port]
+    nodes, others = rest["from"]
+    assert nodes["podSelector"]["matchLabels"] == LABELS
+    assert others["namespaceSelector"]["matchLabels"]
+
+
 def test_the_command_is_one_that_the_image_takes() -> None:
     import typer.main
 

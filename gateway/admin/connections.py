@@ -63,7 +63,8 @@ def connection_routes(server: Server, upstream: Brokers, groups: Groups) -> list
             if (found := server.connections.get(connection_id)) is not None
         ]
         following = str(page[-1]) if more else None
-        return answered(ConnectionList(connections=rows, total=len(known), next=following))
+        seen = [each for each in known if _carries_seen(caller, groups, each)]
+        return answered(ConnectionList(connections=rows, total=len(seen), next=following))
 
     async def list_brokers(request: Request) -> Response:
         limit = limit_of(request)

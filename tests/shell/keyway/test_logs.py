@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import structlog
 
 from keyway import logs
-from keyway.logs import TEXT_CHARS_MAX
+from keyway.logs import TEXT_CHARS_MAX, UNRAISABLE_S, Unraisable
 from tests.rig.logs import log_as_tests_do
 
 PROGRAM = """
@@ -121,3 +122,59 @@ def test_a_command_run_in_a_test_leaves_later_tests_their_lines() -> None:
     with structlog.testing.capture_logs() as captured:
         log.info("of_a_later_test")
     assert [line["event"] for line in captured] == ["of_a_later_test"]
+
+
+NAMED = """
+import json, ssl, sys
+from keyway.logs import configure
+configure("json", "info")
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.sni_callback = lambda *_: None
+client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+try:
+    client.wrap_bio(back, there, server_hostname="q" * 60 + ".example").do_handshake()
+except ssl.SSLWantReadError:
+    hello = there.read().replace(b"q" * 60, b"\\xff\\xfe" * 30)
+for _ in range(100):
+    incoming = ssl.MemoryBIO()
+    incoming.write(hello)
+    try:
+        server.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLError:
+        pass
+"""
+
+
+def test_strangers_server_names_are_one_line() -> None:
+    """Each was half a kilobyte of Python's own words, with the stranger's bytes in it."""
+    done = subprocess.run(
+        [sys.executable, "-c", NAMED], capture_output=True, text=True, timeout=300, check=True
+    )
+    (line,) = done.stderr.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["of"], said["left_out"]) == ("exception_ignored", "bytes", 0)
+    assert "UnicodeDecodeError" in said["exception"]
+    assert len(line) < 1_000
+
+
+def test_ignored_exceptions_are_counted_by_their_kind() -> None:
+    now_s = 0.0
+    hook = Unraisable(lambda: now_s)
+
+    def ignored(error: Exception) -> None:
+        hook(
+            SimpleNamespace(
+                exc_type=type(error), exc_value=error, exc_traceback=None, object=ignored
+            )
+        )
+
+    with structlog.testing.capture_logs() as captured:
+        for _ in range(3):
+            ignored(ValueError())
+        ignored(KeyError())
+        now_s = UNRAISABLE_S
+        ignored(ValueError())
+    assert [line["left_out"] for line in captured] == [0, 0, 2]
+    assert captured[0]["of"].endswith("ignored")
