@@ -1,6 +1,6 @@
 """`keyway offsets`: run the service of a cluster, show where groups would go on, move them.
 
-Exit status (keyway/terminal/exits.py): 1 if something is refused.
+Exit status (keyway/terminal/exits.py): 1 if something is refused, or a service does not work.
 """
 
 from __future__ import annotations
@@ -95,14 +95,15 @@ def status(
         def look() -> View:
             nonlocal found
             found = decisions.look(within_s=LOOK_S_MAX if watch else None).of(group, topic)
-            for reason in found.away:
+            for reason in (*found.away, *found.troubles):
                 typer.echo(f"keyway: {reason}", err=True)
-            return View({"rows": found.rows, "away": found.away}, lambda: _print_status(found))
+            raw = {"rows": found.rows, "away": found.away, "troubles": found.troubles}
+            return View(raw, lambda: _print_status(found))
 
         show(look, output, watch)
     if watch is None:
-        refused = any(row["refusals"] for row in found.rows)
-        raise typer.Exit(Exit.AWAY if found.away else Exit(int(refused)))
+        amiss = bool(found.troubles) or any(row["refusals"] for row in found.rows)
+        raise typer.Exit(Exit.AWAY if found.away else Exit(int(amiss)))
 
 
 def _print_status(found: commands.Status) -> None:

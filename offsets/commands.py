@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from offsets.commits import TailedCommits
 from offsets.committer import Committer
 from offsets.core.plan import Row
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
+from offsets.limits import SILENT_MS
 from offsets.options import Options
 from offsets.partitions import Partitions
 from offsets.state_topic import StateTopic
@@ -28,11 +30,12 @@ STATE_S_MAX = 120.0
 @dataclass(frozen=True, slots=True)
 class Status:
     """`rows`: the latest decision of each cluster, with the cluster's name; `away`: clusters that
-    did not answer, and why.
+    did not answer, and why; `troubles`: clusters whose service does not work, and why.
     """
 
     rows: tuple[dict[str, Any], ...]
     away: tuple[str, ...]
+    troubles: tuple[str, ...] = ()
 
     def of(self, group: str | None, topic: str | None) -> Status:
         """The rows of one group or all, of one topic or all."""
@@ -59,16 +62,21 @@ class Decisions:
         """`within_s`: as in Asking.look."""
         rows: list[dict[str, Any]] = []
         away: list[str] = []
+        troubles: list[str] = []
         for name, found in self._asking.look(within_s=within_s).items():
             if isinstance(found, Away):
                 away.append(f"{name}: {found.reason}")
-            else:
-                rows += found
+                continue
+            of_cluster, trouble = found
+            rows += of_cluster
+            if trouble:
+                troubles.append(f"{name}: {trouble}")
         rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"], row["cluster"]))
-        return Status(tuple(rows), tuple(away))
+        return Status(tuple(rows), tuple(away), tuple(troubles))
 
 
-def _read(state_topic: StateTopic) -> list[dict[str, Any]] | Away:
+def _read(state_topic: StateTopic) -> tuple[list[dict[str, Any]], str] | Away:
+    """The decisions, and why the service does not work; empty: it does."""
     name = state_topic.client.name
     try:
         if not state_topic.read(for_s=STATE_S_MAX):
@@ -80,7 +88,18 @@ def _read(state_topic: StateTopic) -> list[dict[str, Any]] | Away:
         entry = state_topic.state.newest(place, besides=name)
         if entry is not None and entry.source == source:
             rows.append({"cluster": name, **row})
-    return rows
+    return rows, _trouble(state_topic.state.beat)
+
+
+def _trouble(beat: tuple[int, str] | None) -> str:
+    """Services of earlier versions give no sign of life: nothing is known of those."""
+    if beat is None:
+        return ""
+    at_ms, problem = beat
+    if wall_ms() - at_ms <= SILENT_MS:
+        return f"its service waits: {problem}" if problem else ""
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    return f"its service has not been heard of since {at:%F %T}Z"
 
 
 @contextmanager

@@ -61,5 +61,10 @@ DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000
 COMMITTED_AGAIN_MS: Final = 3_600 * 1_000
 COMMITTED_AGAIN_AT_ONCE: Final = 50
 
+# From one sign of life of a service to the next, and how old the last one may be: a round may read
+# a range of a partition again, and move a thousand commits.
+BEAT_S: Final = 10.0
+SILENT_MS: Final = 120_000
+
 # Rows of commits shown in one log line.
 LOGGED_PLACES_MAX: Final = 5

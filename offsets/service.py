@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice, takewhile
 
 import structlog
@@ -29,7 +30,13 @@ from offsets.core.switches import SwitchReport
 from offsets.distributor import Distributor, Forwarder
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
 from offsets.index_file import IndexFile
-from offsets.limits import DELETED_KEPT_MS, LOOKED_AT_ONCE, PARTITIONS_MAX, PLACES_AT_ONCE
+from offsets.limits import (
+    BEAT_S,
+    DELETED_KEPT_MS,
+    LOOKED_AT_ONCE,
+    PARTITIONS_MAX,
+    PLACES_AT_ONCE,
+)
 from offsets.metrics import Metrics
 from offsets.options import Options
 from offsets.partitions import Partitions
@@ -110,6 +117,7 @@ class Service:
         self._turns: list[Partition] = []  # left of the present look at all
         self._links_seen = False
         self._error = ""
+        self._beat_s = -BEAT_S
         self._state_awaited = False  # it was said that the topic takes long to read
 
     def _source(self, *, listed: bool) -> CommitSource:
@@ -151,9 +159,21 @@ class Service:
             if str(error) != self._error:
                 log.warning("offsets_wait", cluster=self.client.name, reason=str(error))
             self._error = str(error)
+            if not isinstance(error, ClusterAway):  # whoever reads the decisions finds that out
+                self._beat()
             return False
         self._error = ""
+        self._beat()
         return True
+
+    def _beat(self) -> None:
+        """Now and then tells whoever reads the decisions that this service is alive."""
+        now = time.monotonic()
+        if now - self._beat_s < BEAT_S or self._identities.of(self.client.name) is None:
+            return
+        with suppress(OffsetsError):  # the next round finds out by itself
+            self.state_topic.write_beat(wall_ms(), self._error)
+            self._beat_s = now
 
     def _identified(self, name: str) -> None:
         """Makes sure that the cluster is the right one before anything is written to it. Raises

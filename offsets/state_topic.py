@@ -13,6 +13,7 @@ from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from offsets.client import ClusterClient
 from offsets.core.entries import (
     APPLIED,
+    BEAT,
     BOTH,
     ENTRY,
     ROW,
@@ -115,6 +116,12 @@ class StateTopic:
         """Raises ClusterAway, NotReadable."""
         value = _shown({}) if both else None
         self._write([(key_of(BOTH, (group, "", 0)), value) for group in groups])
+
+    def write_beat(self, at_ms: int, problem: str) -> None:
+        """A sign of life of the service, with what keeps it from its work. Raises ClusterAway,
+        NotReadable.
+        """
+        self._write([(key_of(BEAT, ("", "", 0)), _shown({"at_ms": at_ms, "problem": problem}))])
 
     def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         if not records:

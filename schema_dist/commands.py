@@ -11,12 +11,13 @@ from typing import Any
 
 from keyway.clusters.config import ClustersConfig, ConfigError
 from keyway.kafka.asking import Asking, Away
+from keyway.service import wall_ms
 from schema_dist import service
 from schema_dist.core.desired import desired
 from schema_dist.core.differences import differences
 from schema_dist.core.model import Register, SchemaVersion, SetCompatibility, SetMode, Write
 from schema_dist.errors import AwayError, RefusedError
-from schema_dist.limits import LISTED_MAX
+from schema_dist.limits import LISTED_MAX, SILENT_MS
 from schema_dist.parts import (
     allowed,
     confirming_of,
@@ -222,9 +223,15 @@ class Targets:
 
 def _reported(name: str, state: StateTopic) -> dict[str, Any] | Away:
     try:
-        return state.status() or {"target": name}
+        report = state.status() or {"target": name}
     except AwayError as error:
         return Away(str(error))
+    at_ms = report.get("at_ms")
+    if not isinstance(at_ms, int) or wall_ms() - at_ms <= SILENT_MS:
+        return report
+    silent = f"not heard of since {_when(at_ms)}"
+    before = report.get("problem")
+    return report | {"problem": f"{silent}; before: {before}" if before else silent}
 
 
 def _status(found: list[dict[str, Any]], away: list[str]) -> Answer:

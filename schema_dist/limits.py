@@ -43,4 +43,6 @@ VIEW_BEAT_S = 1.0  # from one line about itself to the next, for the node that s
 VIEW_POLL_S = 0.2  # how often a view looks for news in the log
 LISTED_MAX = 10_000  # writes and refusals that `check` lists; a table nobody reads further
 TOLD_EVERY_S = 2.0  # a command that takes longer names its step
+BEAT_S = 10.0  # from one sign of life of the service to the next, on every target
+SILENT_MS = 60_000  # without a sign of life: the service has ended, or hangs
 WRITING_TOLD_EVERY_S = 10.0  # a line of the log in a first distribution of minutes

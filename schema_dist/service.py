@@ -2,7 +2,8 @@
 
 One task reads the primary. One task per target runs a round when there is news, when a round
 failed, and now and then in case somebody else wrote to the target. A target that is away keeps no
-other target waiting.
+other target waiting. Every target is told again and again that the service is alive, and whether
+the primary can be read: a status that says nothing new may otherwise be that of a dead service.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from schema_dist.core.contents import Contents
 from schema_dist.errors import AwayError, LogError, RefusedError
 from schema_dist.lease import Lease
 from schema_dist.limits import (
+    BEAT_S,
     LOGGED_MAX,
     REREAD_S,
     REREAD_S_MAX,
@@ -54,10 +56,13 @@ _FAILURES = (AwayError, LogError, RefusedError)
 
 
 class News:
-    """The source's contents, and a number that grows when they change."""
+    """The source's contents, and a number that grows when they change. `problem`: why they cannot
+    be read now; None: they can.
+    """
 
     def __init__(self) -> None:
         self.contents: Contents | None = None
+        self.problem: str | None = None
         self.revision = 0
         self._changed = asyncio.Condition()
 
@@ -175,11 +180,13 @@ async def follow(
         except _FAILURES as error:
             wait_s = backoff.failed()
             _LOG.warning("source_unreadable", error=str(error), retry_s=wait_s)
+            news.problem = f"the primary cannot be read: {error}"
             for target in targets:
                 metrics.failed(target)
             await asyncio.sleep(wait_s)
             continue
         backoff.worked()
+        news.problem = None
         same = contents.changes == changes if contents is known else contents == known
         bad = sum(contents.malformed.values())
         if bad > metrics.bad_records:
@@ -202,6 +209,7 @@ class Follower:
         self._last_write_ms: int | None = None
         self._told_s = 0.0
         self._status: dict[str, Any] = {}
+        self._problem: str | None = None  # why there was no round since the last status
         self._sync = TargetSync(
             parts.target,
             parts.state,
@@ -220,6 +228,20 @@ class Follower:
 
     async def run(self, news: News) -> None:
         """Runs until it is cancelled."""
+        await together([self._follow(news), self._beat(news)])
+
+    async def _beat(self, news: News) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            with contextlib.suppress(AwayError):  # the next round finds out by itself
+                await self._state.beat(self._heading(news))
+
+    def _heading(self, news: News) -> dict[str, Any]:
+        problem = self._problem or news.problem
+        place = {"target": self.name, "source": self._source, "problem": problem}
+        return place | {"at_ms": wall_ms()}
+
+    async def _follow(self, news: News) -> None:
         await news.wait_past(0)
         revision, read_s = 0, time.monotonic()
         backoff = Backoff(RETRY_S_MIN, RETRY_S_MAX)
@@ -230,14 +252,16 @@ class Follower:
             try:
                 done = await self._sync.round(news.contents)
                 self._metrics.round(self.name, done)
+                self._problem = None
                 if done.writes or (done.refusals, done.behind) != shown:
                     shown = (done.refusals, done.behind)
-                    await self._report(done)
+                    await self._report(done, news)
             except _FAILURES as error:
                 self._metrics.failed(self.name)
                 shown, wait_s = None, backoff.failed()
+                self._problem = str(error)
                 with contextlib.suppress(AwayError):
-                    await self._publish(problem=str(error))
+                    await self._state.report(self._heading(news) | self._status)
                 _LOG.warning(
                     "target_behind",
                     target=self.name,
@@ -254,7 +278,7 @@ class Follower:
                 self._sync.read_anew()
                 read_s = time.monotonic()
 
-    async def _report(self, done: Round) -> None:
+    async def _report(self, done: Round, news: News) -> None:
         if done.writes:
             self._last_write_ms = wall_ms()
             _LOG.info(
@@ -268,11 +292,4 @@ class Follower:
         if len(done.refusals) > LOGGED_MAX:
             _LOG.warning("more_versions_refused", target=self.name, count=len(done.refusals))
         self._status = status_of(done, last_write_ms=self._last_write_ms)
-        await self._publish(problem=None)
-
-    async def _publish(self, *, problem: str | None) -> None:
-        """Publishes the status of the last round. `problem`: the reason why there has been none
-        since.
-        """
-        place = {"target": self.name, "source": self._source, "problem": problem}
-        await self._state.report(place | {"at_ms": wall_ms()} | self._status)
+        await self._state.report(self._heading(news) | self._status)

@@ -1,11 +1,12 @@
-"""The topic on each target with the ledger (Keyway's own writes there) and the status. Compacted,
-one partition.
+"""The topic on each target with the ledger (Keyway's own writes there), the status, and the signs
+of life of the service. Compacted, one partition.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +20,7 @@ from schema_dist.errors import AwayError
 from schema_dist.limits import ANSWER_S_MAX
 
 _STATUS_KEY = b'{"kind":"status"}'
+_BEAT_KEY = b'{"kind":"beat","subject":""}'
 # No entry: written where a holder has nothing to note, to learn whether it still may.
 _HOLDER: Record = (b'{"kind":"holder","subject":""}', b"{}")
 _SHUT_OUT = frozenset(
@@ -43,6 +45,7 @@ class StateTopic:
         self._still_ours = still_ours
         self._records = CompactedTopic(client_settings, topic)
         self._holder: Producer | None = None
+        self._one = threading.Lock()  # the records have one user at a time, and beats come between
 
     async def load(self) -> Ledger:
         """Loads the ledger; creates the topic if it is missing. From now on a former holder of the
@@ -57,7 +60,9 @@ class StateTopic:
         return (await asyncio.to_thread(self._load))[0]
 
     def status(self) -> dict[str, Any] | None:
-        """The last status that was reported; None if there is none. Creates nothing, and blocks."""
+        """The last status that was reported, with the time and the problem of the last sign of life
+        since; None if there is neither. Creates nothing, and blocks.
+        """
         with self._faults():
             there = self._records.exists()
         return self._load()[1] if there else None
@@ -81,6 +86,11 @@ class StateTopic:
         body = json.dumps(status, separators=(",", ":")).encode()
         await asyncio.to_thread(self._write, [(_STATUS_KEY, body)])
 
+    async def beat(self, told: Mapping[str, Any]) -> None:
+        """Writes a sign of life: the status stays the same, at another time or with a problem."""
+        body = json.dumps(told, separators=(",", ":")).encode()
+        await asyncio.to_thread(self._write, [(_BEAT_KEY, body)])
+
     def _fault(self, error: object) -> AwayError:
         return AwayError(f"{self._topic} at {self._settings['bootstrap.servers']}: {error}")
 
@@ -90,14 +100,15 @@ class StateTopic:
             self._records.ensure()
 
     def _load(self) -> tuple[Ledger, dict[str, Any] | None]:
-        ledger, status = Ledger(), None
+        ledger, status = Ledger(), dict[str, Any]()
 
         def take(key: bytes | None, value: bytes | None) -> None:
             nonlocal status
-            if key == _STATUS_KEY:
+            if key in (_STATUS_KEY, _BEAT_KEY):
                 with suppress(ValueError, RecursionError):  # shown to people, and no more
                     parsed = json.loads(value) if value else None
-                    status = parsed if isinstance(parsed, dict) else status
+                    if isinstance(parsed, dict):
+                        status = parsed if key == _STATUS_KEY else status | parsed
                 return
             try:
                 entry = decode(key or b"", value)
@@ -108,8 +119,8 @@ class StateTopic:
 
         with self._faults():
             self._records.read(take)
-        self._records.forget()
-        return ledger, status
+            self._records.forget()
+        return ledger, status or None
 
     def _shut_out_others(self) -> None:
         try:
@@ -144,7 +155,8 @@ class StateTopic:
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            raise self._fault(error.args[0].str()) from error
+        with self._one:
+            try:
+                yield
+            except KafkaException as error:
+                raise self._fault(error.args[0].str()) from error

@@ -5,6 +5,7 @@
     ["applied", group, topic, partition]            the offset committed here for it: an Applied
     ["row", group, topic, partition, source]        the decision of the committer here: see status
     ["both", group, "", 0]                          the group works here and elsewhere at once
+    ["beat", "", "", 0]                             a sign of life of this cluster's service
 
     ["switch", cluster, "", level, source]          a link with another target: switches.py
 
@@ -25,7 +26,7 @@ from offsets.core.model import Progress, Range, Stream
 from offsets.core.translate import Unsafe
 
 VERSION: Final = 2
-ENTRY, APPLIED, ROW, BOTH = "entry", "applied", "row", "both"
+ENTRY, APPLIED, ROW, BOTH, BEAT = "entry", "applied", "row", "both", "beat"
 
 GroupPartition = tuple[str, str, int]  # group, topic, partition
 

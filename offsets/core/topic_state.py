@@ -9,6 +9,7 @@ from typing import Any
 
 from offsets.core.entries import (
     APPLIED,
+    BEAT,
     BOTH,
     ENTRY,
     ROW,
@@ -30,13 +31,16 @@ from offsets.core.switches import SWITCH, SwitchReport, decode_report, encode_re
 
 @dataclass(slots=True)
 class TopicState:
-    """Read from the topic's start. `changed`: since the last `news`."""
+    """Read from the topic's start. `changed`: since the last `news`. `beat`: the last sign of life
+    of the cluster's service, its time and what keeps it from its work.
+    """
 
     entries: dict[tuple[GroupPartition, str], Entry] = field(default_factory=dict)
     applied: dict[GroupPartition, Applied] = field(default_factory=dict)
     rows: dict[tuple[GroupPartition, str], dict[str, Any]] = field(default_factory=dict)
     both: set[str] = field(default_factory=set)
     malformed: int = 0
+    beat: tuple[int, str] | None = field(default=None, compare=False)
     switches: dict[tuple[GroupPartition, str], SwitchReport] = field(default_factory=dict)
     changed: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(
         default_factory=dict, compare=False
@@ -62,6 +66,8 @@ class TopicState:
                 self._row(place, source, value)
             elif kind == SWITCH:
                 self._switch(place, source, value)
+            elif kind == BEAT:
+                self._beat(value)
             elif kind == BOTH:
                 (self.both.discard if value is None else self.both.add)(place[0])
         except MalformedEntry:
@@ -95,6 +101,12 @@ class TopicState:
             self.rows.pop((place, source), None)
         else:
             self.rows[place, source] = read_body(value)
+
+    def _beat(self, value: bytes | None) -> None:
+        body = {} if value is None else read_body(value)
+        at_ms, problem = body.get("at_ms"), body.get("problem")
+        if isinstance(at_ms, int) and isinstance(problem, str):
+            self.beat = at_ms, problem
 
     def _switch(self, place: GroupPartition, source: str, value: bytes | None) -> None:
         if value is None:

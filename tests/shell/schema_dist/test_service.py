@@ -42,6 +42,9 @@ class Ledger(MemoryLedger):
     async def report(self, status: Mapping[str, Any]) -> None:
         self.reports.append(status)
 
+    async def beat(self, told: Mapping[str, Any]) -> None:
+        """Nobody asks."""
+
 
 class Server:
     """The rig's registry behind a socket; each answer leaves after `late_s`."""

@@ -15,6 +15,8 @@ from offsets.client import ClusterClient, TopicFacts
 from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
 from offsets.core.plan import Refusal
 from offsets.distributor import Forwarder
+from offsets.errors import ClusterAway, NotReadable, OffsetsError
+from offsets.limits import BEAT_S
 from offsets.service import Service, followed_group
 from offsets.state_topic import StateTopic
 
@@ -171,4 +173,27 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
     with pytest.raises(ConfigError, match="ams and fra are one Kafka cluster"):
         forwarder.forward(())
     assert written == []
+    service.close()
+
+
+def test_a_service_tells_that_it_is_alive_and_why_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    fails: OffsetsError | None = None
+    told: list[str] = []
+
+    def work() -> None:
+        if fails is not None:
+            raise fails
+
+    monkeypatch.setattr(service, "round", work)
+    monkeypatch.setattr(service, "_identified", lambda _: None)
+    monkeypatch.setattr(service._identities, "of", lambda _: "id")
+    monkeypatch.setattr(
+        service.state_topic, "write_beat", lambda _ms, problem: told.append(problem)
+    )
+    for fails in (None, ClusterAway("ams: no answer"), NotReadable("not authorised"), None, None):
+        service.round_safely()
+        if fails is not None:
+            service._beat_s -= BEAT_S
+    assert told == ["", "not authorised", ""], "and not in every round"
     service.close()

@@ -56,6 +56,9 @@ class Quiet(MemoryLedger):
     async def report(self, status: object) -> None:
         """Nobody asks."""
 
+    async def beat(self, told: object) -> None:
+        """Nobody asks."""
+
 
 class World:
     def __init__(self, versions: int, *, lists: bool = True, hard_deletes: bool = False) -> None:

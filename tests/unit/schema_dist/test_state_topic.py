@@ -14,7 +14,9 @@ STATUS = b'{"kind":"status"}'
 
 
 class Log:
-    """Two reports of a status, of which the second cannot be read."""
+    """Two reports of a status, of which the second cannot be read; and signs of life."""
+
+    beats: tuple[bytes, ...] = ()
 
     def exists(self) -> bool:
         return True
@@ -25,6 +27,8 @@ class Log:
     def read(self, take: Callable[[bytes, bytes], object]) -> None:
         take(STATUS, b'{"in_sync": 4}')
         take(STATUS, b"not JSON")
+        for beat in self.beats:
+            take(b'{"kind":"beat","subject":""}', beat)
 
     def forget(self) -> None:
         """Nothing is kept."""
@@ -36,3 +40,11 @@ def test_a_status_that_nobody_can_read_leaves_the_one_before() -> None:
     state._records = cast(CompactedTopic, Log())
     assert state.status() == {"in_sync": 4}
     assert asyncio.run(state.load()) == Ledger()
+
+
+def test_the_status_is_as_old_as_the_last_sign_of_life() -> None:
+    state, log = StateTopic({"bootstrap.servers": "127.0.0.1:1"}, "_schemas-state"), Log()
+    state._records = cast(CompactedTopic, log)
+    log.beats = (b'{"at_ms": 1, "problem": "away"}', b'{"at_ms": 2, "problem": null}', b"not JSON")
+    assert state.status() == {"in_sync": 4, "at_ms": 2, "problem": None}
+    assert asyncio.run(state.load()) == Ledger(), "it is no entry of the ledger"
