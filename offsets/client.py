@@ -23,6 +23,7 @@ from keyway.clusters.core.names import Unfit
 from keyway.kafka.compacted import QUIET, CompactedTopic
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds
 from keyway.kafka.log_ends import Partition as KafkaPartition
+from keyway.kafka.to_ends import NOT_KNOWN
 from keyway.kafka.topics import answered, described
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
@@ -161,6 +162,15 @@ class ClusterClient:
             listed = self.admin.list_topics(timeout=ANSWER_S_MAX).topics.get(name)
         found = {} if listed is None else listed.partitions
         return {at for at, partition in found.items() if partition.leader < 0}
+
+    def ends_here(self, places: Iterable[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """As `ends`, by names here; NOT_KNOWN of one that does not tell. Raises ClusterAway."""
+        with self.asking("ends of logs"):
+            answers = self._ends.ends(places)
+        return {
+            place: NOT_KNOWN if isinstance(answer, KafkaError) else answer
+            for place, answer in answers.items()
+        }
 
     def facts(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         """The facts of logical topics. Topics that are missing on this cluster, or whose configs

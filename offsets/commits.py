@@ -17,6 +17,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from keyway.kafka.compacted import consumed
+from keyway.kafka.log_ends import Partition
+from keyway.kafka.to_ends import NOT_KNOWN, Unread, place_of
 from offsets.client import EMPTY_STATES, ClusterClient, Refused
 from offsets.core.consumer_offsets import (
     GroupDeleted,
@@ -29,7 +31,7 @@ from offsets.core.consumer_offsets import (
 )
 from offsets.core.plan import Committed
 from offsets.errors import NotReadable
-from offsets.limits import LEADERS_WAITED_S, LOGGED_PLACES_MAX
+from offsets.limits import LEADERS_WAITED_S, LOGGED_PLACES_MAX, READ_S_MAX
 
 log = structlog.get_logger("keyway.offsets")
 
@@ -70,8 +72,8 @@ class TailedCommits:
         self._latest: dict[GroupPlace, OffsetCommitted] = {}
         self._classic: dict[str, int] = {}  # members by group
         self._members: dict[str, set[str]] = {}  # of groups of the newer kinds
-        self._open: set[int] = set()  # partitions not read to their end yet
-        self._away: set[int] = set()  # those among them that nobody can read now
+        self._unread = Unread()
+        self._away: set[Partition] = set()  # those among the unread that nobody can read now
         self._looked_s = 0.0  # for leaders, of a monotonic clock
         self._nothing_yet = False  # nobody has committed anything
         self.unreadable = 0
@@ -82,7 +84,8 @@ class TailedCommits:
 
     @property
     def caught_up(self) -> bool:
-        return self._nothing_yet or (self._consumer is not None and self._open <= self._away)
+        read = self._consumer is not None and self._unread.ends.keys() <= self._away
+        return self._nothing_yet or read
 
     @property
     def working(self) -> Collection[str]:
@@ -100,21 +103,22 @@ class TailedCommits:
             return ()
         assert self._consumer is not None
         changes: dict[GroupPlace, Change] = {}
+        until = time.monotonic() + READ_S_MAX
         while True:
             with self._client.asking(CONSUMER_OFFSETS):
-                messages = consumed(self._consumer, 0.1 if self._open else 0.0)
+                messages = consumed(self._consumer, 0.0 if self.caught_up else 0.1)
             for message in messages:
-                error = message.error()
+                place, error = place_of(message), message.error()
                 if error is None:
-                    self._away.discard(int(message.partition() or 0))
+                    self._away.discard(place)
                     self._take(message.key(), message.value(), changes)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self._open.discard(int(message.partition() or 0))
                 elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise NotReadable(f"{self._client.name}: {CONSUMER_OFFSETS}: {error.str()}")
-            if not messages:
-                self._look_for_leaders()
-                return changes.values()
+                self._unread.read(place, message)
+            if not messages or time.monotonic() > until:
+                break
+        self._look_for_leaders()
+        return changes.values()
 
     def _look_for_leaders(self) -> None:
         """The groups of a partition without a leader have no coordinator either. They wait, and
@@ -122,14 +126,19 @@ class TailedCommits:
         commits are still to come.
         """
         now_s = time.monotonic()
-        if not self._open or now_s - self._looked_s < LEADERS_WAITED_S:
+        if not self._unread.ends or now_s - self._looked_s < LEADERS_WAITED_S:
             return
         self._looked_s = now_s
-        away = self._open & self._client.without_leader(CONSUMER_OFFSETS)
-        if new := sorted(away - self._away):
+        leaderless = {
+            (CONSUMER_OFFSETS, at) for at in self._client.without_leader(CONSUMER_OFFSETS)
+        }
+        away = self._unread.ends.keys() & leaderless
+        if new := sorted(at for _, at in away - self._away):
             where = {"cluster": self._client.name, "topic": CONSUMER_OFFSETS}
             log.warning("groups_wait_for_leader", **where, partitions=new)
         self._away = away
+        back = [place for place, end in self._unread.ends.items() if end == NOT_KNOWN]
+        self._unread.ends |= self._client.ends_here(place for place in back if place not in away)
 
     def _start(self) -> bool:
         """Returns False while the topic does not exist: nobody has committed yet."""
@@ -138,9 +147,12 @@ class TailedCommits:
         self._nothing_yet = count is None
         if count is None:
             return False
+        places = [(CONSUMER_OFFSETS, at) for at in range(count)]
+        ends = self._client.ends_here(places)
         self._consumer = self._client.consumer()
-        self._open, self._looked_s = set(range(count)), time.monotonic()
-        self._consumer.assign([TopicPartition(CONSUMER_OFFSETS, at, 0) for at in range(count)])
+        self._unread = Unread({place: end for place, end in ends.items() if end > 0})
+        self._looked_s = time.monotonic()
+        self._consumer.assign([TopicPartition(*place, 0) for place in places])
         return True
 
     def _take(

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.compacted import consumed
+from keyway.kafka.to_ends import Unread
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
@@ -76,13 +77,12 @@ class _Columns:
 class _Followed:
     """One partition: its index, and the rows of its end from `recent_from` on."""
 
-    __slots__ = ("caught_up", "index", "recent", "recent_from")
+    __slots__ = ("index", "recent", "recent_from")
 
     def __init__(self, index: PartitionIndex) -> None:
         self.index = index
         self.recent = _Columns()
         self.recent_from = index.end
-        self.caught_up = False
 
     def take(self, fresh: _Columns, end: int, *, kept_max: int = RECENT_ROWS_MAX) -> None:
         # Records wait in the consumer's queue while the log's start, and so the index, passes them.
@@ -128,7 +128,7 @@ class Partitions:
         )
         self._again: Consumer | None = None
         self._followed: dict[Partition, _Followed] = {}
-        self._behind: set[Partition] = set()
+        self._unread = Unread()
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
         self._streams: dict[Stream, Stream] = {}  # each once
         self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
@@ -147,9 +147,12 @@ class Partitions:
         if not new:
             return
         assigned = []
-        stored = self._stored(new, facts)
+        starts = self._client.starts(new, partly=True)
+        ends = self._client.ends(starts, partly=True)
+        stored = self._stored(new, facts, ends)
         # One without a leader is followed later: it keeps no other waiting.
-        for (topic, partition), start in self._client.starts(new, partly=True).items():
+        for (topic, partition), end in ends.items():
+            start = starts[topic, partition]
             name = self._client.topic_here(topic)
             assert name is not None, "its start is known"
             index = stored.get((topic, partition))
@@ -157,10 +160,10 @@ class Partitions:
                 own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
                 index = PartitionIndex(self._streams.setdefault(own, own), start)
             index.forget(start)
-            former_end = self._former.pop((topic, partition), 0)
-            index.former_end = max(former_end, index.former_end)
+            index.former_end = max(self._former.pop((topic, partition), 0), index.former_end)
             self._followed[topic, partition] = _Followed(index)
-            self._behind.add((topic, partition))
+            if index.end < end:
+                self._unread.ends[topic, partition] = end
             self._places[name, partition] = (topic, partition)
             assigned.append(TopicPartition(name, partition, index.end))
         try:
@@ -169,13 +172,15 @@ class Partitions:
             raise ClusterAway(f"{self._client.name}: {error.args[0].str()}") from error
 
     def _stored(
-        self, partitions: Collection[Partition], facts: Mapping[str, TopicFacts]
+        self,
+        partitions: Collection[Partition],
+        facts: Mapping[str, TopicFacts],
+        ends: Mapping[Partition, int],
     ) -> dict[Partition, PartitionIndex]:
         """The file's indexes of these very topics, without those that know records which are gone
-        from a log's end. Raises ClusterAway.
+        from a log's end.
         """
         found = {} if self._file is None else self._file.load(partitions)
-        ends = self._client.ends(found, partly=True) if found else {}
         return {
             partition: index
             for partition, index in found.items()
@@ -210,21 +215,21 @@ class Partitions:
                 name = self._client.topic_here(topic)
                 assert name is not None, "it was followed"
                 del self._places[name, partition]
-                self._behind.discard((topic, partition))
+                self._unread.leave((topic, partition))
                 self._unsaved[topic, partition] = 0.0
                 left.append(TopicPartition(name, partition))
         if left:
             self._consumer.incremental_unassign(left)
 
     def index(self, partition: Partition) -> PartitionIndex | None:
-        """The partition's index; None until it has been read to its end once."""
+        """None until it has been read to the end that its log had when it was followed."""
         followed = self._followed.get(partition)
-        return followed.index if followed is not None and followed.caught_up else None
+        return None if followed is None or partition in self._unread.ends else followed.index
 
     @property
     def behind(self) -> int:
         """Partitions that have not been read to their ends yet."""
-        return len(self._behind)
+        return len(self._unread.ends)
 
     def read(self, *, for_s: float = READ_S_MAX) -> int:
         """Reads on until all ends are reached or time is up. Returns how many records it read.
@@ -242,14 +247,12 @@ class Partitions:
                 return count
 
     def read_to_ends(self, *, for_s: float) -> bool:
-        """Reads to every partition's present end. Returns False if time was up before. Raises
-        ClusterAway.
+        """Reads to the present end of every partition that has a leader. Returns False if time was
+        up before. Raises ClusterAway.
         """
         until = time.monotonic() + for_s
         ends = self._client.ends(list(self._followed), partly=True)
-        while self.behind or any(
-            self._followed[partition].index.end < end for partition, end in ends.items()
-        ):
+        while any(self._followed[partition].index.end < end for partition, end in ends.items()):
             if time.monotonic() > until:
                 return False
             self._take(_consumed(self._consumer, 0.05, self._client.name))
@@ -270,13 +273,13 @@ class Partitions:
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = max(offset, ends.get(place, 0))
                 fresh.setdefault(place, _Columns())
-                self._followed[place].caught_up = True
-                self._behind.discard(place)
+                self._unread.leave(place)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._not_readable(place[0])
         kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, RECENT_ROWS // len(self._followed)))
         for place, columns in fresh.items():
             self._followed[place].take(columns, ends[place], kept_max=kept_max)
+            self._unread.reached(place, ends[place])
             self._unsaved.setdefault(place, time.monotonic())
         return sum(len(columns.offsets) for columns in fresh.values())
 
@@ -304,9 +307,9 @@ class Partitions:
         columns.add(offset, timestamp, self._followed[place].index.own, offset)
 
     def look(self, partitions: Iterable[Partition]) -> None:
-        """Looks at these logs again. It takes in log starts that retention has moved. It leaves
-        partitions that are gone, whose topic was created again, or that have fewer records than
-        were read; `follow` begins anew with them. Raises ClusterAway.
+        """Takes in log starts that retention has moved. Leaves partitions that are gone, whose
+        topic was created again, or that have fewer records than were read; `follow` begins anew
+        with them. Raises ClusterAway.
         """
         asked = [partition for partition in partitions if partition in self._followed]
         if not asked:

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from keyway.clusters.core.copies import Stood, judge
 from keyway.clusters.core.tree import ClusterName
 from keyway.clusters.core.trust import Seals
+from keyway.kafka.to_ends import place_of, read_to
 from spark.links.lookup import topic_id_of
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
@@ -57,30 +58,25 @@ def topics_copied_before(
         for first in range(0, len(listed), PARTITIONS_SCANNED_AT_ONCE):
             chosen = listed[first : first + PARTITIONS_SCANNED_AT_ONCE]
             consumer.assign([TopicPartition(*place, filled[place]) for place in chosen])
-            found |= _found(consumer, set(chosen), source, places, seals)
+            asked = {place: ends[place] for place in chosen}
+            found |= _found(consumer, asked, source, places, seals)
     return found
 
 
 def _found(
     consumer: Consumer,
-    left: set[Partition],
+    ends: Mapping[Partition, int],
     source: ClusterName,
     places: Mapping[Partition, Fresh],
     seals: Seals,
 ) -> dict[str, str]:
     found: dict[str, str] = {}
-    while left:
-        message = consumer.poll(ANSWER_S)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        place = (str(message.topic()), int(message.partition() or 0))
-        error = message.error()
+    for message in read_to(consumer, ends, wait_s=ANSWER_S):
+        place, error = place_of(message), message.error()
         if error is not None:
-            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found[place[0]] = NOT_READABLE
-            elif error.code() != KafkaError._PARTITION_EOF:
+            if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise KafkaException(error)
-            left.discard(place)
+            found[place[0]] = NOT_READABLE
         elif place[0] not in found and _is_own(message, source, places[place], seals):
             found[place[0]] = REASON
     return found

@@ -14,13 +14,14 @@ from keyway.clusters.core.copies import Copy, Origin, Stood, judge
 from keyway.clusters.core.names import Unfit
 from keyway.clusters.core.tree import FRESH, ClusterName
 from keyway.clusters.core.trust import Seals
+from keyway.kafka.to_ends import records_to
 from keyway.terminal.progress import Step, no_step
 from spark.links.link import Link
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, UNFORWARDED_SCANNED_MAX
 from spark.streaming.orders import Partition
-from spark.streaming.read_back import headers_of, to_the_end
+from spark.streaming.read_back import headers_of
 
 # An origin without its topic id, which headers of version 1 lack.
 Spot = tuple[ClusterName, str, int, int]
@@ -275,11 +276,11 @@ def origins_since(
 def kept_since_ms(side: KafkaSide, place: Partition) -> int | None:
     """The timestamp of a log's first record if older ones were deleted, else None."""
     with side.consumer("keyway-compare", enable_partition_eof=True) as consumer:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)
+        low, high = consumer.get_watermark_offsets(TopicPartition(*place), ANSWER_S)
         if low <= 0:
             return None
         consumer.assign([TopicPartition(*place, low)])
-        message = next(iter(to_the_end(consumer)), None)
+        message = next(records_to(consumer, {place: high}, wait_s=ANSWER_S), None)
         return None if message is None else message.timestamp()[1]
 
 
@@ -307,8 +308,4 @@ def messages(consumer: Consumer, place: Partition, first: int, last: int) -> Ite
     if max(first, low) >= end:
         return
     consumer.assign([TopicPartition(*place, max(first, low))])
-    for message in to_the_end(consumer):
-        if offset_of(message) < end:
-            yield message
-        if offset_of(message) >= end - 1:
-            return
+    yield from records_to(consumer, {place: end}, wait_s=ANSWER_S)

@@ -6,13 +6,14 @@ lead somewhere takes a second, without Spark.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from keyway.clusters.config import Cluster
+from keyway.kafka.log_ends import Partition
+from keyway.kafka.to_ends import place_of, records_to
 
 ANSWER_S_MAX = 20.0  # for an answer of the brokers, and between two records
 SAMPLE_RECORDS_MAX = 10_000  # held in memory
@@ -47,9 +48,7 @@ def newest_records(cluster: Cluster, topic: str, records_max: int) -> list[Sampl
     try:
         consumer = Consumer(settings)
         try:
-            places = _places(consumer, topic, records_max)
-            consumer.assign(places)
-            found = list(_until_the_end(consumer, len(places)))
+            found = _read(consumer, _places(consumer, topic, records_max))
         finally:
             consumer.close()
     except KafkaException as error:
@@ -60,7 +59,8 @@ def newest_records(cluster: Cluster, topic: str, records_max: int) -> list[Sampl
     return _cut(found, records_max)
 
 
-def _places(consumer: Consumer, topic: str, records_max: int) -> list[TopicPartition]:
+def _places(consumer: Consumer, topic: str, records_max: int) -> dict[Partition, tuple[int, int]]:
+    """From where to where each partition is read."""
     described = consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
     if described.error is not None:
         raise KafkaException(described.error)
@@ -73,40 +73,31 @@ def _places(consumer: Consumer, topic: str, records_max: int) -> list[TopicParti
             ends[number] = (low, high)
     share = -(-records_max // max(len(ends), 1))
     # The offset behind the last record may be that of a transaction's end.
-    return [
-        TopicPartition(topic, number, max(low, high - share - 1))
+    return {
+        (topic, number): (max(low, high - share - 1), high)
         for number, (low, high) in ends.items()
         if share
-    ]
+    }
 
 
-def _until_the_end(consumer: Consumer, partitions: int) -> Iterator[SampledRecord]:
-    ended = 0
-    moved_at = time.monotonic()
-    while ended < partitions:
-        messages = consumer.consume(500, timeout=0.2)
-        if messages:
-            moved_at = time.monotonic()
-        elif time.monotonic() - moved_at > ANSWER_S_MAX:
-            raise SampleError(f"no answer of the brokers within {ANSWER_S_MAX:.0f} s")
-        for message in messages:
-            error = message.error()
-            if error is None:
-                topic, partition, offset = message.topic(), message.partition(), message.offset()
-                assert topic is not None
-                assert partition is not None
-                assert offset is not None
-                yield SampledRecord(
-                    topic=topic,
-                    partition=partition,
-                    offset=offset,
-                    key=message.key(),
-                    value=message.value(),
-                )
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ended += 1
-            elif not error.retriable():
-                raise KafkaException(error)
+def _read(consumer: Consumer, places: Mapping[Partition, tuple[int, int]]) -> list[SampledRecord]:
+    consumer.assign([TopicPartition(*place, first) for place, (first, _) in places.items()])
+    ends = {place: end for place, (_, end) in places.items()}
+    found = []
+    for message in records_to(consumer, ends, wait_s=ANSWER_S_MAX):
+        topic, partition = place_of(message)
+        offset = message.offset()
+        assert offset is not None
+        found.append(
+            SampledRecord(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                key=message.key(),
+                value=message.value(),
+            )
+        )
+    return found
 
 
 def _cut(records: list[SampledRecord], records_max: int) -> list[SampledRecord]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from keyway.clusters.core.copies import COPY_HEADER, Claim, parse
+from keyway.kafka.to_ends import records_to
 from spark.streaming.limits import ANSWER_S
 from spark.streaming.writers import positions_of
 
@@ -20,27 +21,10 @@ def read_back(
         where = TopicPartition(topic, partition)
         low, high = consumer.get_watermark_offsets(where, ANSWER_S)
         consumer.assign([TopicPartition(topic, partition, max(low, high - records_max))])
-        for message in to_the_end(consumer):
+        for message in records_to(consumer, {(topic, partition): high}, wait_s=ANSWER_S):
             for name, value in headers_of(message):
                 if name == COPY_HEADER and value is not None and isinstance(parse(value), Claim):
                     yield value
-
-
-def to_the_end(consumer: Consumer) -> Iterator[Message]:
-    """The records from its position to the end of the one partition that is assigned; it must have
-    `enable.partition.eof`. Raises KafkaException.
-    """
-    while True:
-        # Not `consume`: it waits for as many as it is asked for, also behind the last.
-        message = consumer.poll(ANSWER_S)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return
-            raise KafkaException(error)
-        yield message
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes | None]]:

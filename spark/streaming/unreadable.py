@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from keyway.clusters.config import Cluster
+from keyway.kafka.to_ends import records_to
 from spark.streaming.kafka import KafkaSide, source_settings
 from spark.streaming.limits import ANSWER_S, UNREADABLE_SCANNED_MAX
 from spark.streaming.orders import Partition
@@ -32,18 +34,13 @@ def unreadable(side: KafkaSide, starts: Mapping[Partition, int]) -> dict[Partiti
             for answer in consumer.offsets_for_times(asked, ANSWER_S)
             if answer.error is None and answer.offset >= 0
         }
+        ends = side.log_ends(suspects)
         for place, first in suspects.items():
             # The index knows the first of the whole log, which may be passed already.
             consumer.assign([TopicPartition(*place, max(first, starts[place]))])
-            for _ in range(UNREADABLE_SCANNED_MAX):
-                message = consumer.poll(ANSWER_S)
-                if message is None:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-                error, offset = message.error(), message.offset()
-                if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        break
-                    raise KafkaException(error)
+            records = records_to(consumer, {place: ends[place]}, wait_s=ANSWER_S)
+            for message in islice(records, UNREADABLE_SCANNED_MAX):
+                offset = message.offset()
                 if offset is not None and message.timestamp()[1] > TIMESTAMP_MS_MAX:
                     found[place] = offset
                     break

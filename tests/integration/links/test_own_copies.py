@@ -15,6 +15,7 @@ from spark.links.own_copies import Fresh, topics_copied_before
 from spark.streaming.limits import OWN_COPIES_SCANNED_MAX
 from tests.rig.link_by_hand import TIMESTAMP_MS, A, B, C, LinkByHand
 from tests.rig.several_clusters import send
+from tests.rig.steady_writes import steady_records
 
 pytestmark = pytest.mark.integration
 
@@ -62,3 +63,11 @@ def test_the_end_is_looked_at(link: LinkByHand) -> None:
     write(link, "old", own, *[None] * OWN_COPIES_SCANNED_MAX)
     write(link, "new", *[None] * OWN_COPIES_SCANNED_MAX, own)
     assert found(link, "old", "new") == {"new"}
+
+
+def test_a_topic_that_is_written_to_all_the_time(link: LinkByHand) -> None:
+    """No topic of a link was copied while the target's own producers wrote to one."""
+    write(link, "busy", Origin(A, "busy", 0, 7, ID))
+    with steady_records(link.front, link.name(B, "busy")) as goes_on:
+        assert found(link, "busy") == {"busy"}
+        assert goes_on(), "it did not wait for a lull"

@@ -46,7 +46,6 @@ def test_a_partition_without_a_leader_stays_and_keeps_no_other_waiting() -> None
     partitions.follow(both, dict.fromkeys(("fares", "flights"), FACTS))
     assert list(partitions._followed) == [both[1]], "it is followed once it has a leader"
     client.leaderless = set(both)
-    partitions._behind.clear()
     assert partitions.read_to_ends(for_s=1.0), "a command plans the others"
     client.leaderless = set()
     partitions.follow(both, dict.fromkeys(("fares", "flights"), FACTS))

@@ -24,6 +24,9 @@ class Told:
     def partition(self) -> int:
         return 0
 
+    def offset(self) -> int:
+        return 0
+
     def error(self) -> KafkaError:
         return KafkaError(self._code)
 
@@ -37,8 +40,8 @@ class Polled:
 
 
 def look(*messages: Told) -> dict[str, str]:
-    left = {("fares", 0), ("flights", 0)}
-    return _found(cast(Consumer, Polled(*messages)), left, ClusterName("c1"), {}, CHECKSUM)
+    ends = {("fares", 0): 1, ("flights", 0): 1}
+    return _found(cast(Consumer, Polled(*messages)), ends, ClusterName("c1"), {}, CHECKSUM)
 
 
 def test_a_topic_that_may_not_be_read_stops_alone() -> None:
