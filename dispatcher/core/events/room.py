@@ -34,17 +34,18 @@ FORCED_SPANS: Final = 4
 
 def room(state: WindowState) -> int:
     """Offsets that may be read on, within the span and within the limit of records. Restored
-    offsets are read again even beyond `window_records`.
+    offsets are read again even beyond `window_records`, and where keys wait for that, beyond a span
+    that was larger before the restart.
     """
     window = state.window
     if window.read_position < window.front:
         return _room_behind(state)
+    known = window.known_end - window.read_position
     left = state.policy.span_max - (window.read_position - window.front)
     records_max = state.policy.window_records
     if records_max is not None:
-        known = window.known_end - window.read_position
         left = min(left, max(records_max - window.live, known, 0))
-    return left
+    return max(left, known) if state.waiting_for_reread else left
 
 
 def _room_behind(state: WindowState) -> int:

@@ -138,12 +138,9 @@ class ShareSessions:
         if acknowledges:
             raise InvalidRequest("Acknowledgements are not allowed in the initial epoch.")
         before = self._by_key.get(key)
+        self._check_limits(key, connection, before)
         if before is not None:
             self._remove(before)
-        if self._at_broker[key[0]] >= self.broker_max:
-            raise SessionLimitReached("The limit of share sessions has been reached.")
-        if len(self._by_connection.get(connection, ())) >= self.connection_max:
-            raise SessionLimitReached("The limit of share sessions of a connection is reached.")
         self._opened += 1
         of_member = self._by_member.setdefault(key[1:], MemberSessions())
         session_id = SessionId(f"{self.boot}-{self._opened}")
@@ -155,6 +152,15 @@ class ShareSessions:
         self._by_connection.setdefault(connection, {})[key] = session
         self._at_broker[key[0]] += 1
         return session
+
+    def _check_limits(self, key: SessionKey, connection: int, before: ShareSession | None) -> None:
+        """A session that is refused ends none: nobody would hear that the one before is lost."""
+        at_broker = self._at_broker[key[0]] - (before is not None)
+        over = self._by_connection.get(connection, {})
+        if at_broker >= self.broker_max:
+            raise SessionLimitReached("The limit of share sessions has been reached.")
+        if len(over) - (key in over) >= self.connection_max:
+            raise SessionLimitReached("The limit of share sessions of a connection is reached.")
 
     def _remove(self, session: ShareSession) -> None:
         key = session.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.events.room import room
 from dispatcher.core.model import (
     AckError,
     AckType,
@@ -145,3 +146,28 @@ def test_a_long_hole_behind_all_that_was_known_is_passed_at_once(snapshot: Snaps
 
 def test_snapshot_of_a_fresh_window() -> None:
     assert Dispatcher(Policy(), Snapshot(cursor=3)).snapshot() == Snapshot(cursor=3)
+
+
+@pytest.mark.parametrize("prefetch", [1, 2])
+@pytest.mark.parametrize("span_max", [1, 4, 64])
+def test_a_span_of_another_size_reads_again_what_keys_wait_for(
+    prefetch: int, span_max: int
+) -> None:
+    """With prefetch no key goes on before: records in flight, and failed ones, lie behind the end
+    of a smaller span.
+    """
+    play = Playbook(Policy(span_max=32, prefetch_per_key=prefetch)).join("c1", "c2")
+    play.produce(*play.keys_of("c1", 20), *play.keys_of("c2", 12))
+    play.acquire("c2")
+    play.ack("c2", 25, AckType.RELEASE)
+    play.policy = Policy(span_max=span_max, prefetch_per_key=prefetch)
+    play.restart().join("c1", "c2")
+    for _ in range(200):
+        while play.core._state.reading and play.core.read_position < play.log_end:
+            start = play.core.read_position
+            play.read_part(start, min(start + room(play.core._state), play.log_end))
+        for name in ("c1", "c2"):
+            if offsets := play.acquire(name, session="s2"):
+                play.acks(name, [(o, o, b"\1") for o in offsets], session="s2")
+        play.wait(500)
+    assert play.core.cursor == 32

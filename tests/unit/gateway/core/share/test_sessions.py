@@ -209,3 +209,18 @@ def test_a_member_with_one_session_is_sent_nowhere() -> None:
     assert not member.may_send_on()
     assert s.member_gone("g", "m1")
     assert not s.member_gone("g", "m1")
+
+
+@pytest.mark.parametrize("limits", [(2, 10), (10, 1)])
+def test_a_session_that_may_not_be_opened_again_stays_open(limits: tuple[int, int]) -> None:
+    """Nobody would hear that it is lost, and its records would wait for their locks."""
+    s = sessions(*limits)
+    before = s.open(KEY, 7, acknowledges=False)
+    s.open((1, "g", "m2"), 8, acknowledges=False)
+    if limits == (10, 1):
+        with pytest.raises(SessionLimitReached):
+            s.open(KEY, 8, acknowledges=False)
+        assert s.is_open(before)
+    again = s.open(KEY, 7, acknowledges=False)
+    assert (s.is_open(before), s.is_open(again)) == (False, True)
+    assert s.resume(KEY, 1) is again
