@@ -13,6 +13,7 @@ the last commit (offsets.retention.minutes). So an offset that somebody has dele
 from __future__ import annotations
 
 import asyncio
+from itertools import compress
 
 import structlog
 
@@ -22,7 +23,12 @@ from dispatcher.store.base import WindowKey
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.upstream.commits import Commit, Committed
 from gateway.upstream.errors import Refused, UpstreamError
-from gateway.windows.limits import ASKED_AT_REST, LOADED_GATHERED_MS
+from gateway.windows.limits import (
+    ASKED_AT_REST,
+    CAPTURED_AT_ONCE,
+    LOADED_GATHERED_MS,
+    LONG_RANGES,
+)
 from gateway.windows.persisting import Persister
 from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
@@ -87,9 +93,12 @@ class Committer:
         if not self._table.dependencies.owners.certain():
             # What another node may have taken over, and no store would refuse.
             asked = [window for window in asked if window.section.reliable]
-        for window in asked:
-            window.perform(window.life.want_commit())
-        await self._persister.persist()
+        # The state of a full window takes some of a millisecond to capture.
+        for at in range(0, len(asked), CAPTURED_AT_ONCE):
+            for window in asked[at : at + CAPTURED_AT_ONCE]:
+                window.perform(window.life.want_commit())
+            await self._persister.persist()
+            await asyncio.sleep(0)
         again_before_ms = self._now_ms() - self._commits.repeat_ms // 2
         by_group: dict[str, States] = {}
         for window in asked:
@@ -118,14 +127,18 @@ class Committer:
         """Returns the first error; 0 = Kafka has all of them."""
         try:
             states = await self._not_overtaken(group, states)
-            # Another node may have committed those that were handed over meanwhile.
-            states = [one for one in states if self._table.find(one[0].key) is one[0]]
         except UpstreamError as error:
             for window, _ in states:
                 self._failed(window)
             refused = error.error_code if isinstance(error, Refused) else None
             return refused or ErrorCode.NETWORK_EXCEPTION
-        errors = await self._write(group, states)
+        commits = await self._encoded(states)
+        # Another node may have committed those that were handed over meanwhile.
+        there = [self._table.find(window.key) is window for window, _ in states]
+        states = list(compress(states, there))
+        if not states:
+            return 0
+        errors = await self._commits.commit(group, list(compress(commits, there)))
         for (window, state), error_code in zip(states, errors, strict=True):
             if error_code == 0:
                 window.life.commit_taken(state, self._now_ms())
@@ -160,26 +173,24 @@ class Committer:
                 own.append((window, state))
         return own
 
-    async def _write(self, group: str, states: States) -> list[int]:
-        if not states:
-            return []
+    async def _encoded(self, states: States) -> list[Commit]:
+        """The metadata of a full window takes a millisecond or two: others have their turn between
+        any two.
+        """
         chars_max = self._commits.metadata_chars_max
-        commits = [
-            Commit(
-                window.partition,
+        commits: list[Commit] = []
+        for window, state in states:
+            metadata = encode_commit(
                 state.cursor,
-                encode_commit(
-                    state.cursor,
-                    state.settled,
-                    origin=state.origin,
-                    settled_ms=state.settled_ms,
-                    chars_max=chars_max,
-                ),
-                state.epoch,
+                state.settled,
+                origin=state.origin,
+                settled_ms=state.settled_ms,
+                chars_max=chars_max,
             )
-            for window, state in states
-        ]
-        return await self._commits.commit(group, commits)
+            commits.append(Commit(window.partition, state.cursor, metadata, state.epoch))
+            if len(state.settled) > LONG_RANGES:
+                await asyncio.sleep(0)
+        return commits
 
     def _note(self, group: str, error: int) -> None:
         """Logs one line when a group's commits start to fail, and one when they work again."""

@@ -21,6 +21,8 @@ LOG_STARTS_S_MAX = 5.0  # a broker that hangs does not keep the others' from bei
 WINDOWS_READ_AT_ONCE = 100  # by a scrape, before other work goes on: a millisecond or two
 ASKED_AT_REST = 16  # windows in which nothing happens that ask the store with each commit
 LOADED_GATHERED_MS = 50  # windows that were loaded within this time make one commit of their group
+CAPTURED_AT_ONCE = 16  # windows whose state is taken for a commit before other work: 3 to 13 ms
+LONG_RANGES = 16  # settled ranges of a commit; a longer one is encoded in a turn of its own
 COMMIT_WAIT_S_MAX = 2.0  # a window that the store has does not wait longer for Kafka's commit
 WINDOW_IDLE_MS_MAX = 60_000  # without members and with everything committed, a window leaves memory
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import structlog
@@ -17,7 +18,8 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
 from gateway.upstream.commits import Committed
 from gateway.upstream.errors import Refused, Unreachable
-from gateway.windows.limits import WINDOW_IDLE_MS_MAX
+from gateway.windows import committing
+from gateway.windows.limits import CAPTURED_AT_ONCE, WINDOW_IDLE_MS_MAX
 from keyway.commit_metadata.core.metadata import decode, encode, read_times
 from tests.rig.node_parts import GROUP, Node, ScriptedCommits, topology
 from tests.rig.virtual_time import now_ms, run, settle, until
@@ -280,3 +282,46 @@ def test_a_start_is_committed_as_soon_as_the_window_is_up() -> None:
             task.cancel()
 
     run(work())
+
+
+def test_a_commit_of_many_busy_windows_lets_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a hundred settled ranges. A turn of the event loop captures some windows, or encodes
+    one.
+    """
+    partitions, records = 2 * CAPTURED_AT_ONCE + 1, 200
+    turn = 0
+    encoded: list[int] = []  # the turn of each
+
+    def counted(*given: Any, **named: Any) -> str:
+        encoded.append(turn)
+        return encode(*given, **named)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        async with Node(topology=topology(partitions)) as node:
+            for partition in range(partitions):
+                node.log.records[partition] = [b"key-%d" % at for at in range(records)]
+            node.beat()
+            await settle()
+            for window in node.windows.table.all():
+                await acquire(window, records).persisted
+                await window.ask(accept(*range(1, records, 2)))
+            counting = asyncio.create_task(count_turns())
+            node.store.applied.clear()
+            monkeypatch.setattr(committing, "encode_commit", counted)
+            await node.windows.committer.commit()
+            counting.cancel()
+            captured = [len(writes) for writes in node.store.applied]
+            assert sum(captured) == partitions
+            assert max(captured) <= CAPTURED_AT_ONCE
+            assert len(node.commits.committed) == partitions
+
+    run(work())
+    assert len(set(encoded)) == len(encoded) == partitions
