@@ -286,7 +286,8 @@ class Unreliable:
             case Acquire():
                 self._acquire(event)
             case Acknowledge():
-                self._heard(self._outbox_of(event.member_id), event.now_ms)
+                if (outbox := self._outbox_of(event.member_id)) is not None:
+                    outbox.attention.heard(event.now_ms)
                 self._effects.append(AckResult(errors=checked(event)))
             case RecordsRead():
                 self._records_read(event)
@@ -309,8 +310,10 @@ class Unreliable:
 
     def _acquire(self, event: Acquire) -> None:
         outbox = self._outbox_of(event.member_id)
-        self._heard(outbox, event.now_ms)
-        offsets = [] if outbox is None else outbox.take(max(event.records_max, 0))
+        offsets: list[int] = []
+        if outbox is not None:
+            outbox.attention.heard(event.now_ms)
+            offsets = outbox.take(max(event.records_max, 0))
         self._count(Notice.SENT, len(offsets))
         self._effects.append(
             Delivered(
@@ -375,25 +378,19 @@ class Unreliable:
         for offset, key in waiting if self._outboxes else ():
             self._route(offset, key)
 
-    def _heard(self, outbox: Outbox | None, now_ms: int) -> None:
-        if outbox is None:
-            return
-        outbox.attention.heard(now_ms)
-        if outbox.attention.silent:
-            outbox.attention.silent = False
-            self._tell(Notice.HEARD_AGAIN, outbox)
-            self._give_out(self._owners.router, self._take_waiting())
-
     def _watch_silence(self, event: Ticked) -> None:
         for outbox in self._outboxes:
             if outbox.member_id in event.waiting:
-                self._heard(outbox, event.now_ms)
+                outbox.attention.heard(event.now_ms)
+        back = [outbox for outbox in self._outboxes if outbox.attention.comes_back()]
+        for outbox in back:
+            self._tell(Notice.HEARD_AGAIN, outbox)
         attentions = [outbox.attention for outbox in self._outboxes]
         wait = [outbox.waiting() > 0 for outbox in self._outboxes]
         fallen = fall_silent(attentions, wait, self.policy.lock_duration_ms, event.now_ms)
         for at in fallen:
             self._tell(Notice.SILENT, self._outboxes[at])
-        if fallen:
+        if back or fallen:
             self._give_out(self._owners.router, self._take_waiting())
 
     def _tell(self, notice: Notice, outbox: Outbox) -> None:

@@ -13,6 +13,7 @@ LOAD_SLOW_S = 1.0  # a load that takes longer waits for somebody who is away
 TOPIC_IDS_REMEMBERED = 10_000  # as text: 200 bytes each
 
 TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds
+OFFSETS_PER_TICK = 32  # unsettled ones of a window that count as one more window ticked
 TOPIC_UNUSED_MS = 60_000  # a topic without use for this long, twice at most, leaves the view
 STORE_RETRY_MS = 100  # before a failed write is tried again: a Redis starts in about 50 ms
 LOG_STARTS_MS = 60_000  # between two looks at where logs begin; brokers delete every 5 minutes

@@ -75,7 +75,7 @@ class MemberChanges:
             if not changes:
                 del self._waiting[window]
             window.post(MembersChanged(moved.members, self.now_ms(), moved.reason))
-            left -= 1 + len(moved.members) + _unsettled_span(window)
+            left -= 1 + len(moved.members) + window.unsettled_span
         return bool(self._waiting)
 
     async def _tell_the_rest(self) -> None:
@@ -86,12 +86,6 @@ class MemberChanges:
                     break
         finally:
             self._telling = False
-
-
-def _unsettled_span(window: Window) -> int:
-    """Offsets; 0 while the window is not up."""
-    core = window.life.core
-    return 0 if core is None else max(core.read_position - core.front, 0)
 
 
 def _together(

@@ -11,7 +11,7 @@ from dispatcher.core.model import MemberId
 from gateway.members.evictions import Evictions
 from gateway.members.limits import TICK_MS
 from gateway.windows.committing import Committer
-from gateway.windows.limits import TICKED_AT_ONCE, TOPIC_UNUSED_MS
+from gateway.windows.limits import OFFSETS_PER_TICK, TICKED_AT_ONCE, TOPIC_UNUSED_MS
 from gateway.windows.table import WindowTable
 
 log = structlog.get_logger("keyway.windows")
@@ -42,14 +42,19 @@ class Watchdog:
         """The windows in which something has happened, or is due."""
         table, ready = self.table, self.table.dependencies.ready
         waiting: dict[tuple[str, int], frozenset[MemberId]] = {}
-        for at, window in enumerate(table.ticks.take(now_ms), 1):
+        left = TICKED_AT_ONCE
+        for window in table.ticks.take(now_ms):
             if table.find(window.key) is window:
                 self.committer.look_at(window)
                 place = (window.key.group, window.leader)
                 if place not in waiting:
                     waiting[place] = ready.waiting(*place)
                 table.ticks.rests(window, window.tick(now_ms, waiting[place]), now_ms)
-            if at % TICKED_AT_ONCE == 0:
+                # A member that falls silent gives all its keys away: a pass over the span.
+                left -= window.unsettled_span // OFFSETS_PER_TICK
+            left -= 1
+            if left <= 0:
+                left = TICKED_AT_ONCE
                 await asyncio.sleep(0)
 
     async def _drop_idle(self, now_ms: int) -> None:

@@ -189,6 +189,14 @@ class Window:
         core = self.life.core
         return 0 if core is None else core.ready_for(member_id, now_ms)
 
+    @property
+    def unsettled_span(self) -> int:
+        """Offsets from the oldest unsettled record to the last one read: what a pass over all of
+        them costs; 0 while the window is not up.
+        """
+        core = self.life.core
+        return 0 if core is None else max(core.read_position - core.front, 0)
+
     # ------------------------------------------------------------------------------------- commands
 
     def perform(self, commands: list[Command]) -> None:  # noqa: C901 - one case each

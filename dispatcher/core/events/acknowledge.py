@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from mypy_extensions import i64, u8
 
-from dispatcher.core.events.membership import heard
 from dispatcher.core.model import AckError, Acknowledge, AckType, Reason, malformed
 from dispatcher.core.records.keys import NO_OFFSET, LeaseHolder
 from dispatcher.core.records.leases import Lease
@@ -27,7 +26,7 @@ _ONLY_RENEW = bytes([_RENEW])
 def acknowledge(state: WindowState, event: Acknowledge) -> None:
     member = state.by_member.get(event.member_id)
     if member is not None:
-        heard(state, member, event.now_ms)
+        member.attention.heard(event.now_ms)
     session = state.book.sessions.get((event.member_id, event.session_id))
     batches = event.batches
     if not _ascending(batches):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from dispatcher.core.events.membership import heard
 from dispatcher.core.model import Acquire, MemberId, NotSent, Reason
 from dispatcher.core.records.keys import KeyQueue, LeaseHolder, MemberQueue
 from dispatcher.core.records.leases import Lease
@@ -20,7 +19,7 @@ def acquire(state: WindowState, event: Acquire) -> None:
     offsets: list[int] = []
     attempts: list[int] = []
     if member is not None:
-        heard(state, member, event.now_ms)
+        member.attention.heard(event.now_ms)
         state.touch(member)
         room = state.policy.in_flight_per_member_max - member.in_flight
         wanted = min(event.records_max, room)
@@ -66,7 +65,7 @@ def ready_for(state: WindowState, member_id: MemberId, now_ms: int) -> int:
         return 0
     room = state.policy.in_flight_per_member_max - member.in_flight
     if member.attention.silent:
-        return max(1, room)  # Its keys come back with the Acquire.
+        return max(1, room)  # An Acquire is heard: its keys come back with the next tick.
     member.attention.heard(now_ms)
     if state.draining_keys.by_key:
         state.draining_keys.asked_by(member, state.window)

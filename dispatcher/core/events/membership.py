@@ -95,25 +95,19 @@ def _choose_takers(state: WindowState, router: Router) -> None:
         state.provisional = []  # Alone: no record is kept from it, read or not.
 
 
-def heard(state: WindowState, member: MemberQueue, now_ms: int) -> None:
-    """The member fetches or acknowledges. A silent member comes back as if it had joined."""
-    attention = member.attention
-    attention.heard(now_ms)
-    if attention.silent:
-        attention.silent = False
-        _tell(state, Notice.HEARD_AGAIN, member)
-        if state.attentive:
-            joined(state, [member])
-        _choose_takers(state, state.owners.router)
-        state.relist()
-
-
 def watch_silence(state: WindowState, event: Ticked) -> None:
-    """Silent members give their keys away, as if they had left."""
+    """Silent members give their keys away, as if they had left. Those that were heard again come
+    back as if they had joined.
+    """
     members = state.members
     for member in members if event.waiting else ():
         if member.member_id in event.waiting:
-            heard(state, member, event.now_ms)
+            member.attention.heard(event.now_ms)
+    back = [member for member in members if member.attention.comes_back()]
+    for member in back:
+        _tell(state, Notice.HEARD_AGAIN, member)
+    if back and state.attentive:
+        joined(state, back)
     attentions = [member.attention for member in members]
     wait = [not member.idle for member in members]
     fallen = fall_silent(attentions, wait, state.policy.lock_duration_ms, event.now_ms)
@@ -122,6 +116,7 @@ def watch_silence(state: WindowState, event: Ticked) -> None:
         _tell(state, Notice.SILENT, members[at])
     if fallen:
         state.provisional = [one for one in state.provisional if not one.attention.silent]
+    if back or fallen:
         _choose_takers(state, state.owners.router)
         state.relist()
 

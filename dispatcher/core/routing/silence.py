@@ -9,8 +9,9 @@ When one falls silent, so do all that were not heard for a lock's duration: its 
 from one hung member to the next.
 
 A silent member owns no key that another member accepts: its keys move as if it had left, each when
-nothing of it is in flight any more. The first fetch or acknowledgement gives it its keys back, as
-if it had joined. Keys that only silent members accept wait for them.
+nothing of it is in flight any more. The first tick after it was heard again gives it its keys back,
+as if it had joined: that is a pass over the window, and one request may be heard by a thousand
+windows. Keys that only silent members accept wait for them.
 
 Nothing of this is stored. After a restart every member counts as just heard.
 """
@@ -24,6 +25,7 @@ from typing import Final
 HEARD_MS: Final = 2_000
 
 NOT_SILENT_MS: Final = 1 << 60  # a time that does not come
+NOW_MS: Final = 0  # a time that has come
 
 
 class Attention:
@@ -33,15 +35,26 @@ class Attention:
         self.heard_ms = now_ms
         self.lock_ran_out = False  # since it was heard
         self.silent = False
+        self.heard_again = False  # since it fell silent
 
     def heard(self, now_ms: int) -> None:
         self.heard_ms = now_ms
         self.lock_ran_out = False
+        self.heard_again = self.silent
+
+    def comes_back(self) -> bool:
+        """Ends the silence of a member that was heard again."""
+        if not self.heard_again:
+            return False
+        self.silent = self.heard_again = False
+        return True
 
     def silent_ms(self, lock_duration_ms: int, *, records_wait: bool) -> int:
-        """When it becomes silent if it is not heard and no other member falls silent."""
+        """When it becomes silent if it is not heard and no other member falls silent, or comes
+        back.
+        """
         if self.silent:
-            return NOT_SILENT_MS
+            return NOW_MS if self.heard_again else NOT_SILENT_MS
         silent_ms = NOT_SILENT_MS
         if self.lock_ran_out:
             silent_ms = self.heard_ms + HEARD_MS
@@ -58,7 +71,8 @@ def fall_silent(
 ) -> list[int]:
     """The places of the members that fall silent now; `records_wait`: for each of them."""
     due = [
-        attention.silent_ms(lock_duration_ms, records_wait=wait) <= now_ms
+        not attention.silent
+        and attention.silent_ms(lock_duration_ms, records_wait=wait) <= now_ms
         for attention, wait in zip(attentions, records_wait, strict=True)
     ]
     fallen: list[int] = []

@@ -11,7 +11,12 @@ from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
 from gateway.config.groups import GroupSection
 from gateway.config.state import StateSection
 from gateway.members.limits import TICK_MS
-from gateway.windows.limits import ASKED_AT_REST, WINDOW_IDLE_MS_MAX
+from gateway.windows.limits import (
+    ASKED_AT_REST,
+    OFFSETS_PER_TICK,
+    TICKED_AT_ONCE,
+    WINDOW_IDLE_MS_MAX,
+)
 from gateway.windows.window import Acquired, Window
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
 from tests.rig.virtual_time import now_ms, run, settle
@@ -225,3 +230,41 @@ def test_an_operators_window_without_members_leaves_memory_again() -> None:
             assert node.windows.table.all() == []
 
     run(work())
+
+
+def test_full_windows_are_ticked_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick may route all records of a window anew: when a member falls silent, and when it is
+    back.
+    """
+    partitions, records = 20, 2_048
+    turn = 0
+    passed: dict[int, int] = {}  # unsettled offsets of ticked windows, by turn
+    tick = Window.tick
+
+    def counted(window: Window, now_ms: int, waiting: frozenset[MemberId]) -> int:
+        passed[turn] = passed.get(turn, 0) + window.unsettled_span
+        return tick(window, now_ms, waiting)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        async with Node(topology=topology(partitions)) as node:
+            for partition in range(partitions):
+                node.log.records[partition] = [b"key-%d" % at for at in range(records)]
+            node.beat()
+            await settle()
+            for window in node.windows.table.all():
+                node.windows.table.ticks.stir(window)
+            monkeypatch.setattr(Window, "tick", counted)
+            ticking = node.tasks.create_task(node.windows.watchdog._tick(now_ms()))
+            counting = node.tasks.create_task(count_turns())
+            await ticking
+            counting.cancel()
+
+    run(work())
+    assert sum(passed.values()) == partitions * records
+    assert max(passed.values()) < TICKED_AT_ONCE * OFFSETS_PER_TICK + records
