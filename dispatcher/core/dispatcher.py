@@ -61,6 +61,7 @@ from dispatcher.core.model import (
     Policy,
     RecordsRead,
     SessionClosed,
+    SessionId,
     SessionLost,
     SessionOpened,
     Ticked,
@@ -191,6 +192,10 @@ class Dispatcher:
         member was silent. To ask counts as a fetch.
         """
         return ready_for(self._state, member_id, now_ms)
+
+    def has_session(self, member_id: MemberId, session_id: SessionId) -> bool:
+        """Whether records are in flight with this share session."""
+        return (member_id, session_id) in self._state.book.sessions
 
     def due_ms(self) -> int:
         """The time of the next tick with something to do, if the last event was a tick that had

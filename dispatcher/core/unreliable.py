@@ -132,6 +132,10 @@ class Unreliable:
         outbox.attention.heard(now_ms)
         return outbox.waiting()
 
+    def has_session(self, _member_id: MemberId, _session_id: SessionId) -> bool:
+        """Nobody holds anything."""
+        return False
+
     def due_ms(self) -> int:
         """As a dispatcher's: each tick may read on, unless a read is out or nobody is there."""
         if not self._reading and self._outboxes:

@@ -229,12 +229,14 @@ class Groups:
     def evicted(
         self, group: ShareGroup, topics: Iterable[str], members: Iterable[ShareMember]
     ) -> None:
-        """These members were taken out of the group, which had `topics` before."""
+        """These members were taken out of the group, which had `topics` before. Windows hear of it
+        with the news of members, and give back what they held; of a thousand sessions nobody needs
+        to tell a thousand windows.
+        """
         for member in members:
             self._members -= 1
             self.carried.forget(group.name, member)
-            for session in self.sessions.member_gone(group.name, member.member_id):
-                _tell(self._on_session_lost, session)
+            self.sessions.member_gone(group.name, member.member_id)
         self._moved(group, topics, Reason.MEMBER_EVICTED)
 
     def connection_lost(self, connection: int, now_ms: int) -> None:

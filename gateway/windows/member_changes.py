@@ -6,8 +6,8 @@ most of a second, in which nothing else would happen. So the first windows are t
 rest in small portions between other work. Partitions owe each other no order, so each window may be
 told at its own moment. Until a window is told of a join, it hands records only to the members it
 knows; a fetch of the new member finds nothing there and is woken once the window knows. Until a
-window is told of a leave, it keeps assigning keys to the departed member; the records that member
-held went back with its session.
+window is told of a leave, it keeps assigning keys to the departed member. The records that it held
+went back with its session, or come back with the news that it was evicted.
 
 Several changes that wait for one window are merged into one, unless that would hide that a member
 left and came back, or why several members left.

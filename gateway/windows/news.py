@@ -120,7 +120,8 @@ class WindowNews:
     def _tell(self, session: ShareSession, event: Event) -> None:
         # All windows of the group: a partition may have left the session and still have leases.
         for window in self._table.of_group(session.group):
-            window.post(event)
+            if window.has_session(session.member_id, session.session_id):
+                window.post(event)
 
     def catch_up(self, window: Window, snapshot: Snapshot) -> None:
         """Tells a window that was just loaded of sessions that ended meanwhile and of open ones."""

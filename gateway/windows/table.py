@@ -65,7 +65,9 @@ class WindowTable:
         self._windows: dict[WindowKey, Window] = {}
         self._by_group: dict[str, dict[WindowKey, Window]] = {}
         self._by_topic: dict[tuple[str, str], dict[Window, None]] = {}  # of a group
-        self._ordered: list[Window] | None = None  # None: others than when they were sorted
+        # Absent: others than when they were sorted.
+        self._ordered: list[Window] | None = None
+        self._ordered_of: dict[str, list[Window]] = {}
         self._running: dict[Window, asyncio.Task[None]] = {}
         self._asked_by: Counter[int] = Counter()  # windows, by connection
         self._full_ms = 0  # when the log last told of windows that are too many
@@ -99,8 +101,14 @@ class WindowTable:
         return len(self._windows)
 
     def of_group(self, group: str) -> list[Window]:
-        windows = self._by_group.get(group, {})
-        return [windows[key] for key in sorted(windows)]
+        """In the order of their keys."""
+        ordered = self._ordered_of.get(group)
+        if ordered is None:
+            windows = self._by_group.get(group, {})
+            ordered = [windows[key] for key in sorted(windows)]
+            if ordered:
+                self._ordered_of[group] = ordered
+        return list(ordered)
 
     def of_topic(self, group: str, topic: str) -> list[Window]:
         """The windows of a topic, also of partitions that upstream does not show at the moment."""
@@ -186,6 +194,7 @@ class WindowTable:
         self.version += 1
         self._windows[window.key] = window
         self._ordered = None
+        self._ordered_of.pop(group, None)
         self._asked_by[window.asked_by] += 1
         self._by_group.setdefault(group, {})[window.key] = window
         self._by_topic.setdefault((group, topic), {})[window] = None
@@ -212,6 +221,7 @@ class WindowTable:
         window.close()
         self._running.pop(window).cancel()  # it may wait for the store, or upstream
         self._ordered = None
+        self._ordered_of.pop(key.group, None)
         self._asked_by[window.asked_by] -= 1
         if not self._asked_by[window.asked_by]:
             del self._asked_by[window.asked_by]

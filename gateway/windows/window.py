@@ -41,6 +41,7 @@ from dispatcher.core.model import (
     MemberId,
     NotSent,
     RecordsRead,
+    SessionId,
     Ticked,
 )
 from dispatcher.core.steps import (
@@ -160,6 +161,13 @@ class Window:
     def post(self, event: Event) -> None:
         """Handles `event`. A window that is not up ignores it: reloading derives it again."""
         self._handle(event, NO_TICKET)
+
+    def has_session(self, member_id: MemberId, session_id: SessionId) -> bool:
+        """Whether records of the window are in flight with this share session; False while it is
+        not up.
+        """
+        core = self.life.core
+        return core is not None and core.has_session(member_id, session_id)
 
     def tick(self, now_ms: int, waiting: frozenset[MemberId]) -> int:
         """The watchdog's; the fetches of `waiting` wait for records. Returns the time of the next
