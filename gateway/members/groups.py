@@ -257,12 +257,22 @@ class Groups:
 
     def _moved(self, group: ShareGroup, topics: Iterable[str], reason: Reason) -> None:
         _tell(self._on_change, group)
-        for topic in sorted(topics):
-            self._tell_members(group, topic, reason)
+        for topic, members in self._members_of(group, topics).items():
+            self._tell_members(group, topic, members, reason)
 
-    def _tell_members(self, group: ShareGroup, topic: str, reason: Reason) -> None:
-        members = self.members(group.name, topic)
+    def _tell_members(
+        self, group: ShareGroup, topic: str, members: tuple[Member, ...], reason: Reason
+    ) -> None:
         _tell(self._on_topic_members, TopicMembersChanged(group.name, topic, members, reason))
+
+    def _members_of(
+        self, group: ShareGroup, topics: Iterable[str]
+    ) -> dict[str, tuple[Member, ...]]:
+        """By topic; those with the same members have one tuple."""
+        found: dict[str, tuple[Member, ...]] = {}
+        for alike in group.by_subscribers(topics):
+            found.update(dict.fromkeys(alike, self.members(group.name, alike[0])))
+        return found
 
     def members(self, group_name: str, topic: str) -> tuple[Member, ...]:
         """Behind them those that are awaited, if some keys are accepted by no member."""
@@ -292,12 +302,12 @@ class Groups:
             return
         filters = (self.key_filters(name, one.client_id) for one in group.members.values())
         topics = group.topics() if any(filters) else []  # else nobody is awaited
-        before = {topic: self.members(name, topic) for topic in topics}
+        before = self._members_of(group, topics)
         group.forget_departed(since_ms)
         _tell(self._on_change, group)
-        for topic, members in before.items():
-            if self.members(name, topic) != members:
-                self._tell_members(group, topic, Reason.MEMBER_LEFT)
+        for topic, members in self._members_of(group, topics).items():
+            if members != before[topic]:
+                self._tell_members(group, topic, members, Reason.MEMBER_LEFT)
 
     def has_members(self, group_name: str, topic: str) -> bool:
         """Cheap: each window asks with each tick."""
@@ -322,8 +332,8 @@ class Groups:
         """The members are the same; their key filters may differ."""
         group = self._groups.get(name)
         if group is not None:
-            for topic in group.topics():
-                self._tell_members(group, topic, Reason.MEMBER_LEFT)
+            for topic, members in self._members_of(group, group.topics()).items():
+                self._tell_members(group, topic, members, Reason.MEMBER_LEFT)
 
     def topics(self, name: str) -> list[str]:
         """The topics that the members of the group subscribe to."""

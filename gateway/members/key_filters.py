@@ -32,6 +32,7 @@ from gateway.members.limits import (
     FILTER_RULE_BYTES,
     FILTER_SETS_BYTES_MAX,
     FILTERS_LOOK_S,
+    FILTERS_REMEMBERED,
     MEMBERSHIP_RETRY_MS,
     REMOVED_FILTERS_MAX,
 )
@@ -67,6 +68,13 @@ class _Set(NamedTuple):
     bytes: int  # of memory, roughly
 
 
+class _Known(NamedTuple):
+    """What rules gave to the members of one group: a join asks for all members."""
+
+    rules: tuple[FilterRule, ...]
+    filters: dict[str, tuple[bytes, ...]]  # by client.id
+
+
 class KeyFilters:
     def __init__(self, config: Config, redis: Redis, now_ms: Callable[[], int]) -> None:
         self.trouble = ""  # why the rules cannot be read; groups stand until they are known
@@ -79,6 +87,7 @@ class KeyFilters:
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
         self._changing = asyncio.Lock()
+        self._known: dict[str, _Known] = {}  # by group
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
 
@@ -93,7 +102,16 @@ class KeyFilters:
 
     def of(self, group: str, client_id: str) -> tuple[bytes, ...]:
         """The globs of a member; () = every key."""
-        return self.of_rules(self.rules(group).rules, group, client_id)
+        rules = self.rules(group).rules
+        known = self._known.get(group)
+        if known is None or known.rules is not rules or len(known.filters) >= FILTERS_REMEMBERED:
+            if len(self._known) >= FILTERS_REMEMBERED:
+                self._known.clear()
+            known = self._known[group] = _Known(rules, {})
+        filters = known.filters.get(client_id)
+        if filters is None:
+            filters = known.filters[client_id] = self.of_rules(rules, group, client_id)
+        return filters
 
     def of_rules(
         self, rules: Iterable[FilterRule], group: str, client_id: str

@@ -71,8 +71,7 @@ def fall_silent(
 ) -> list[int]:
     """The places of the members that fall silent now; `records_wait`: for each of them."""
     due = [
-        not attention.silent
-        and attention.silent_ms(lock_duration_ms, records_wait=wait) <= now_ms
+        not attention.silent and attention.silent_ms(lock_duration_ms, records_wait=wait) <= now_ms
         for attention, wait in zip(attentions, records_wait, strict=True)
     ]
     fallen: list[int] = []

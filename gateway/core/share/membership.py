@@ -335,6 +335,18 @@ class ShareGroup:
             member for member in members if member.subscribes(topic) and not member.assigned_later
         ]
 
+    def by_subscribers(self, topics: Iterable[str]) -> list[list[str]]:
+        """The topics, in groups of those that the same members subscribe to, or did until not long
+        ago: most members of a group subscribe to the same ones.
+        """
+        chosen = {member.topics for member in self.members.values()}
+        chosen.update(topics for _, topics in self.departed)
+        sets = [frozenset(one) for one in chosen]
+        alike: dict[tuple[bool, ...], list[str]] = {}
+        for topic in sorted(topics):
+            alike.setdefault(tuple([topic in one for one in sets]), []).append(topic)
+        return list(alike.values())
+
     def awaited(self, topic: str) -> list[str]:
         """Client ids of members that subscribe to `topic` and will have its partitions soon, or
         left not long ago.

@@ -15,6 +15,7 @@ from gateway.config.groups import GroupSection
 from gateway.core.share.errors import FencedMemberEpoch, GroupError, GroupFull, UnknownMember
 from gateway.core.share.membership import Heartbeat, ShareMember
 from gateway.members import evictions
+from gateway.members.groups import TopicMembersChanged
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
 from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, TOPIC, Node, topology
@@ -52,6 +53,28 @@ def test_joining_and_leaving_reach_the_windows() -> None:
             assert [len(group.members) for group in node.changed] == [1, 1, 1]
 
     run(work())
+
+
+def test_a_join_asks_for_the_key_filters_of_each_member_once() -> None:
+    """Not once for each topic: a thousand of both are allowed."""
+    topics = tuple(f"topic-{at:02}" for at in range(20))
+    asked: list[str] = []
+    told: list[TopicMembersChanged] = []
+
+    async def work() -> None:
+        async with Node() as node:
+            node.groups.key_filters = lambda _group, client: asked.append(client) or ()
+            node.groups.on_topic_members(told.append)
+            for member in ("m1", "m2"):
+                node.beat(member, 0, *topics, fetches=False)
+            asked.clear()
+            told.clear()
+            node.beat("m3", 0, *topics, fetches=False)
+
+    run(work())
+    assert sorted(asked) == ["client-m1", "client-m2", "client-m3"]
+    assert [one.topic for one in told] == list(topics)
+    assert {one.members for one in told} == {told[0].members}
 
 
 def test_a_silent_member_is_evicted_and_its_records_go_to_the_others() -> None:

@@ -157,3 +157,24 @@ def test_rules_that_are_set_meanwhile_are_the_same_here_and_in_redis(first: str)
         assert filter_table.rules("g").rules == table.rows["g"] == NEW
 
     run(work())
+
+
+def test_filters_are_worked_out_once_until_the_rules_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A join asks for the filters of all members."""
+    worked_out: list[str] = []
+    of_rules = KeyFilters.of_rules
+
+    def counted(self: KeyFilters, rules: Any, group: str, client_id: str) -> tuple[bytes, ...]:
+        worked_out.append(client_id)
+        return of_rules(self, rules, group, client_id)
+
+    monkeypatch.setattr(KeyFilters, "of_rules", counted)
+    filters = KeyFilters(CONFIG, cast(Redis, None))
+    for _ in range(3):
+        assert filters.of("ruled", "eu-1") == (b"eu-*", b"at")
+        assert filters.of("other", "eu-1") == ()
+    assert worked_out == ["eu-1", "eu-1"], "once for each group"
+    filters.reload(Config(groups=(GroupSection(match="ruled", filters=NEW),)))
+    assert filters.of("ruled", "eu-1") == (b"new",)

@@ -169,6 +169,15 @@ def test_subscribers_come_in_join_order() -> None:
     assert g.subscribers("other") == []
 
 
+def test_topics_of_the_same_subscribers_are_alike() -> None:
+    g = group()
+    g.heartbeat(beat("m1", topics=("a", "b", "c")), TOPICS.get, 0)
+    g.heartbeat(beat("m2", topics=("a", "b")), TOPICS.get, 0)
+    assert g.by_subscribers(["c", "b", "a", "d"]) == [["a", "b"], ["c"], ["d"]]
+    g.heartbeat(beat("m2", epoch=-1), TOPICS.get, 1)
+    assert g.by_subscribers(["a", "b", "c"]) == [["a", "b"], ["c"]], "m2 is awaited"
+
+
 def test_restored_members_go_on_with_their_epoch_or_are_evicted() -> None:
     before = group()
     before.heartbeat(beat("m1"), TOPICS.get, 0)
