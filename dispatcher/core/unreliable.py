@@ -132,7 +132,7 @@ class Unreliable:
         outbox.attention.heard(now_ms)
         return outbox.waiting()
 
-    def has_session(self, _member_id: MemberId, _session_id: SessionId) -> bool:
+    def has_session(self, _member: MemberId, _session: object) -> bool:
         """Nobody holds anything."""
         return False
 
@@ -290,8 +290,7 @@ class Unreliable:
             case Acquire():
                 self._acquire(event)
             case Acknowledge():
-                if (outbox := self._outbox_of(event.member_id)) is not None:
-                    outbox.attention.heard(event.now_ms)
+                _note_heard(self._outbox_of(event.member_id), event.now_ms)
                 self._effects.append(AckResult(errors=checked(event)))
             case RecordsRead():
                 self._records_read(event)
@@ -314,10 +313,8 @@ class Unreliable:
 
     def _acquire(self, event: Acquire) -> None:
         outbox = self._outbox_of(event.member_id)
-        offsets: list[int] = []
-        if outbox is not None:
-            outbox.attention.heard(event.now_ms)
-            offsets = outbox.take(max(event.records_max, 0))
+        _note_heard(outbox, event.now_ms)
+        offsets = [] if outbox is None else outbox.take(max(event.records_max, 0))
         self._count(Notice.SENT, len(offsets))
         self._effects.append(
             Delivered(
@@ -495,3 +492,8 @@ def _offset_of(record: tuple[int, Key]) -> int:
 def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
     """The part of ascending ranges from `start` on."""
     return [(max(low, start), high) for low, high in ranges if high >= start]
+
+
+def _note_heard(outbox: Outbox | None, now_ms: int) -> None:
+    if outbox is not None:
+        outbox.attention.heard(now_ms)

@@ -61,9 +61,13 @@ def test_a_join_asks_for_the_key_filters_of_each_member_once() -> None:
     asked: list[str] = []
     told: list[TopicMembersChanged] = []
 
+    def filters(_group: str, client: str) -> tuple[bytes, ...]:
+        asked.append(client)
+        return ()
+
     async def work() -> None:
         async with Node() as node:
-            node.groups.key_filters = lambda _group, client: asked.append(client) or ()
+            node.groups.key_filters = filters
             node.groups.on_topic_members(told.append)
             for member in ("m1", "m2"):
                 node.beat(member, 0, *topics, fetches=False)

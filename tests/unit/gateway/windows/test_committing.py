@@ -313,7 +313,7 @@ def test_a_commit_of_many_busy_windows_lets_others_have_their_turn(
             for window in node.windows.table.all():
                 await acquire(window, records).persisted
                 await window.ask(accept(*range(1, records, 2)))
-            counting = asyncio.create_task(count_turns())
+            counting = node.tasks.create_task(count_turns())
             node.store.applied.clear()
             monkeypatch.setattr(committing, "encode_commit", counted)
             await node.windows.committer.commit()
