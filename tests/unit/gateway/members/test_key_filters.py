@@ -171,7 +171,7 @@ def test_filters_are_worked_out_once_until_the_rules_change(
         return of_rules(self, rules, group, client_id)
 
     monkeypatch.setattr(KeyFilters, "of_rules", counted)
-    filters = KeyFilters(CONFIG, cast(Redis, None))
+    filters = KeyFilters(CONFIG, cast(Redis, None), lambda: 0)
     for _ in range(3):
         assert filters.of("ruled", "eu-1") == (b"eu-*", b"at")
         assert filters.of("other", "eu-1") == ()
