@@ -32,7 +32,8 @@ def _check_offsets(state: WindowState) -> None:
     window = state.window
     end = max(window.read_position, window.known_end)
     assert window.cursor <= min(window.read_position, window.front)
-    assert window.read_position - window.front <= state.policy.span_max
+    # Behind it there may be what a larger span knew before a restart.
+    assert window.read_position <= max(window.front + state.policy.span_max, window.known_end)
     assert max(end - window.front, 1) <= window.capacity
     for offset in range(window.front, window.front + window.capacity):
         at = offset & window.mask
