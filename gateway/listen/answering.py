@@ -13,6 +13,7 @@ from gateway.core.wire.frames import RequestHeader
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.listen.bounds import AnswerRoom, Bounds
 from gateway.listen.client_limits import ClientLimits
+from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
 from gateway.listen.repeated_lines import RepeatedLines
@@ -89,7 +90,7 @@ class Node(Protocol):
     @property
     def counters(self) -> Counters: ...
     @property
-    def tasks(self) -> asyncio.TaskGroup: ...
+    def tasks(self) -> ClientTasks: ...
     @property
     def bounds(self) -> Bounds: ...
     @property

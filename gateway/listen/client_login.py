@@ -42,6 +42,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.frames import parse_response_header
 from gateway.core.wire.schema import Message
 from gateway.listen.authentication import Authentication, SessionEnd
+from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.limits import RENEWAL_S, UPSTREAM_LOGIN_S
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
 from gateway.upstream.frames import Frames, LongAnswers
@@ -80,6 +81,7 @@ class LoggedIn(Protocol):
         """This is its upstream connection from now on."""
 
     def end_session(self, why: SessionEnd) -> None: ...
+    def abort(self) -> None: ...
 
     def alone(self) -> AbstractAsyncContextManager[Ask]:
         """Inside the block nothing else goes upstream."""
@@ -103,7 +105,7 @@ class ClientLogin:
         connection: LoggedIn,
         offered: OfferedApis,
         connect: Callable[[Frames], Any],
-        tasks: asyncio.TaskGroup,
+        tasks: ClientTasks,
         *,
         due: Callable[[object], int | None],
     ) -> None:
@@ -343,7 +345,7 @@ class ClientLogin:
         if lifetime_ms > 0:
             self._renewal = asyncio.get_running_loop().call_later(
                 lifetime_ms / 1000 * REAUTHENTICATE_AT,
-                lambda: self._tasks.create_task(self._renew()),
+                lambda: self._tasks.start(self._renew, self._connection.abort),
             )
 
     async def _renew(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import assert_never
 
 import structlog
@@ -105,7 +106,7 @@ class ClientConnection:
             self.answer_room,
             node.bounds.unsent,
             # Not one of `_work`: the client's bytes go upstream even if it has left.
-            connect=lambda: node.tasks.create_task(self._connect()),
+            connect=lambda: node.tasks.start(self._connect, self.abort),
             held_bytes=lambda: state.held_bytes,
         )
         self._own = OwnRequests(lambda frame, number: self._perform(state.inject(frame, number)))
@@ -300,7 +301,7 @@ class ClientConnection:
                 except WireError as error:
                     self._fail("unreadable response", api_key=effect.api_key, detail=str(error))
             case Intercepted(payload=payload):
-                task = self._node.tasks.create_task(self._answer(payload))
+                task = self._node.tasks.start(partial(self._answer, payload), self.abort)
                 self._work.add(task)
                 task.add_done_callback(self._work.discard)
             case Answered(correlation_id=correlation_id, payload=payload):

@@ -17,12 +17,14 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import cast
 
 import structlog
 
 from gateway.core.tls.peer import TlsFacts, peer_certificate
 from gateway.core.tls.server_names import ServerNames, UnknownName
+from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.limits import (
     FIRST_WORDS_BYTES_MAX,
     HANDSHAKE_LOOK_S,
@@ -194,7 +196,7 @@ class Handshake(asyncio.Protocol):
         self,
         certificates: Certificates[AskedContext],
         all_of_node: Handshakes,
-        tasks: asyncio.TaskGroup,
+        tasks: ClientTasks,
         admit: Admit,
         *,
         broker_id: int | None,
@@ -244,7 +246,9 @@ class Handshake(asyncio.Protocol):
     def begin(self) -> None:
         assert self._lower is not None
         self._begun = True
-        self._tasks.create_task(self._shake(self._lower))
+        self._tasks.start(
+            partial(self._shake, self._lower), partial(self.give_up, HandshakeFault.OTHER)
+        )
 
     def give_up(self, why: HandshakeFault) -> None:
         self._given_up = why
@@ -342,7 +346,7 @@ class Handshake(asyncio.Protocol):
         if first not in (None, _TLS_HANDSHAKE):
             return HandshakeFault.PLAIN, "set security.protocol=SSL or SASL_SSL on the client"
         if isinstance(error, ssl.SSLError):
-            reason = str(error.reason or error)
+            reason = str(getattr(error, "reason", None) or error)
             detail = getattr(error, "verify_message", None) or reason.lower().replace("_", " ")
             return _BY_REASON.get(reason, HandshakeFault.OTHER), detail
         if isinstance(error, ConnectionAbortedError):

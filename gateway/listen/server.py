@@ -40,6 +40,7 @@ from gateway.listen.authentication import Authentication
 from gateway.listen.bounds import Bounds
 from gateway.listen.client_limits import ClientLimits
 from gateway.listen.client_login import ClientLogin
+from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.connection import ClientConnection
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.handshakes import Handshake, Handshakes
@@ -112,7 +113,7 @@ class Server:
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: ClientTasks | None = None
         self.listening = Listening(settings)
         self.lines = RepeatedLines(self._now_ms)
         self.handshakes = Handshakes(self.lines, self.bounds.unsent)
@@ -146,7 +147,7 @@ class Server:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Opens the listeners; connections live in `tasks`. Raises CannotListen."""
-        self._tasks = tasks
+        self._tasks = ClientTasks(tasks, self.counters, self.lines)
         self.listening.open(self._accept, tasks, self._virtual_brokers())
 
     async def drain(self) -> None:
@@ -219,7 +220,7 @@ class Server:
         self._on_metadata.append(callback)
 
     @property
-    def tasks(self) -> asyncio.TaskGroup:
+    def tasks(self) -> ClientTasks:
         assert self._tasks is not None, "the server does not run"
         return self._tasks
 

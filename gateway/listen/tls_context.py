@@ -5,7 +5,7 @@ of one that fails.
 from __future__ import annotations
 
 import ssl
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Attempt(Protocol):
@@ -36,6 +36,12 @@ class AskedObject(ssl.SSLObject):
                 self.attempt.last_words(self.outgoing.read())
             raise
         self.attempt = None
+
+    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: ANN401  as ssl has it
+        try:
+            return super().getpeercert(binary_form)
+        except ValueError as error:  # Python decodes them as UTF-8; the authority did not look.
+            raise ssl.SSLError(0, "names of the client's certificate are no text") from error
 
 
 class AskedContext(ssl.SSLContext):

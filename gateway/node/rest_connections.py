@@ -9,13 +9,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import cast
 
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from gateway.listen.limits import ACCEPT_AGAIN_S, HANDSHAKE_S_MAX
+from gateway.listen.repeated_lines import RepeatedLines
 from gateway.node.limits import REST_WAIT_S_MAX
+
+log = structlog.get_logger("keyway.rest")
 
 
 class CallerSide(H11Protocol):
@@ -103,6 +108,7 @@ class RestConnections:
         self._max = connections_max
         self._made = made
         self._context = context
+        self._lines = RepeatedLines(lambda: time.monotonic_ns() // 1_000_000)
         self._open: dict[CallerSide, asyncio.Task[None]] = {}  # the oldest first
 
     @property
@@ -142,6 +148,10 @@ class RestConnections:
             await caller.gone.wait()
         except (OSError, TimeoutError):
             pass  # no handshake
+        except Exception:  # A bug that one caller meets costs its connection.
+            left_out = self._lines.due("rest_connection_failed")
+            if left_out is not None:
+                log.exception("rest_connection_failed", left_out=left_out)
         finally:
             if caller.made is None:
                 accepted.close()

@@ -261,6 +261,9 @@ class Reader:
                 self._failed(place, error.code, str(error), end_of_first(answer["Records"]))
             except CorruptBatch as error:
                 self._failed(place, error.code, str(error))
+            except Exception as bug:  # Records that meet one keep their partition, not the node.
+                log.exception("records_not_read", topic=place.source.tp.topic)
+                self._failed(place, ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}")
             else:
                 self._moved_on(place, end, epoch)
 

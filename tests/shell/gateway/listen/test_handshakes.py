@@ -137,6 +137,29 @@ def test_no_certificate_or_a_strangers(authority: Authority, own: Issued, tmp_pa
     ]
 
 
+def test_names_in_a_certificate_that_are_no_text(authority: Authority, own: Issued) -> None:
+    """An authority that copies the names of a request signs them."""
+    mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_REQUIRED)
+    not_utf8 = authority.issue("no-text", alternatives="DER:30:06:82:04:FF:FE:FF:FE")
+    orders = authority.issue("orders")
+
+    async def main() -> None:
+        async with rig(tls=mutual) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            for _ in range(3):
+                client = await tls_client(gateway, authority.trusting(not_utf8))
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    await client.ask(request(HEARTBEAT))
+            assert gateway.server.handshakes.counts["clients"].failed == {HandshakeFault.OTHER: 3}
+            client = await tls_client(gateway, authority.trusting(orders))
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+
+    with capture_logs() as logs:
+        run(main())
+    (line,) = [line for line in logs if "failed" in line["event"]]
+    assert line["detail"] == "names of the client's certificate are no text"
+
+
 def test_a_requested_certificate_may_be_missing(authority: Authority, own: Issued) -> None:
     mutual = files(own, client_ca_file=authority.ca_file, client_auth=ssl.CERT_OPTIONAL)
 

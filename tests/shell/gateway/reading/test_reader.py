@@ -277,6 +277,28 @@ def test_a_long_batch_is_decompressed_in_another_thread(monkeypatch: pytest.Monk
     run(work, Log([whole() | {"Records": large}]))
 
 
+def test_records_that_meet_a_bug_do_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    bugs = [IndexError("index out of range")]
+    step = UndamagedScan.step
+
+    def buggy(scan: UndamagedScan) -> bool:
+        if bugs:
+            raise bugs.pop()
+        return step(scan)
+
+    monkeypatch.setattr(UndamagedScan, "step", buggy)
+
+    async def work(reader: Reader) -> None:
+        found: list[ReadResult] = []
+        running = asyncio.ensure_future(reader.run())
+        reader.read_on(COMMITTED, 0, END, found.append)
+        await until(lambda: len(found) > 0)
+        assert found[0].offsets == list(range(END)), "tried again"
+        running.cancel()
+
+    run(work, Log())
+
+
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:
     async def work(reader: Reader) -> None:
         with pytest.raises(UpstreamError):
