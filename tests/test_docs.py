@@ -313,3 +313,13 @@ def test_every_command_is_on_the_page_of_commands() -> None:
 
 
 BETWEEN_CLUSTERS = ("distribute", "offsets", "pipeline", "schemas")  # their own pages have the rest
+
+
+def test_the_alerts_that_are_named_exist_and_critical_ones_are_named() -> None:
+    groups = yaml.safe_load(text_of("docs/monitoring/keyway-alerts.yaml"))["groups"]
+    rules = {rule["alert"]: rule["labels"]["severity"] for one in groups for rule in one["rules"]}
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        named = set(re.findall(r"`(Keyway[A-Z]\w+)`", page.read_text(encoding="utf-8")))
+        assert named - rules.keys() == set(), page.name
+    critical = {alert for alert, severity in rules.items() if severity == "critical"}
+    assert critical - set(re.findall(r"`(Keyway\w+)`", text_of("docs/lag-and-metrics.md"))) == set()
