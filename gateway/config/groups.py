@@ -138,7 +138,7 @@ class GroupSection(Section):
     ) = None
     """Limit of a member's keys with unsettled records. Without it the ring alone decides."""
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
-    """A member without a connection for so long is evicted."""
+    """A member without a connection for this long is evicted."""
     assignment_interval_ms: Annotated[int, Field(ge=0, le=15_000)] = 1_000
     """A member that joins others so soon after another join has no partitions before its next
     heartbeat, as from Kafka. 0: every join has them.
@@ -146,10 +146,10 @@ class GroupSection(Section):
     heartbeat_interval_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
     """The interval of heartbeats that members are told."""
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
-    """A member without a heartbeat for so long is evicted."""
+    """A member without a heartbeat for this long is evicted."""
     unmatched_wait_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 120_000
-    """Records of a key that no member accepts wait so long for one that accepted it and left. After
-    that, and of a key that none of these accepted, they are skipped. 0: at once.
+    """Records of a key that no member accepts wait this long for one that accepted it and left.
+    After that, and of a key that none of these accepted, they are skipped. 0: at once.
     """
     skips_expected: bool = False
     """The key filters leave out keys on purpose: skipped records count as `filtered`, and there is

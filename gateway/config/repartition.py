@@ -15,11 +15,11 @@ class RepartitionSection(Section):
     """A repartition keeps to the values that its node had when it began (docs/repartition.md)."""
 
     adoption_timeout_ms: _Wait = 30_000
-    """Producers have so long to ask for Metadata by themselves. Then their connections are closed,
-    and they do.
+    """Producers have this long to ask for Metadata by themselves. Then their connections are
+    closed, and they do.
     """
     settle_ms: _Wait = 3_000
-    """Records of new partitions wait so long for a producer that sends an earlier batch again."""
+    """Records of new partitions wait this long for a producer that sends an earlier batch again."""
     delivery_timeout_ms: _Wait = 300_000
     """The largest `delivery.timeout.ms` of producers: no batch of before comes later than that."""
     consumer_hold_timeout_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 3_600_000

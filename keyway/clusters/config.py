@@ -292,11 +292,11 @@ class OffsetsSection(Section):
     mode: Literal["auto", "exact", "timestamp"] = "auto"
     """`auto`: exact where records have origins, else by timestamp."""
     margin_ms: Annotated[int, Field(ge=0)] = 60_000
-    """By timestamp, the records of so long come again."""
+    """A position by timestamp is set back by this much: these records come again."""
     margin_max_ms: Annotated[int, Field(ge=0)] = 3_600_000
     """A late link may raise the margin to this."""
     lag_window_ms: Millis = 600_000
-    """The log is searched for late records so far back."""
+    """How far back the log is searched for late records."""
     several_origins: bool = False
     """True: tools other than Keyway's links write a topic on several clusters, so that a timestamp
     promises nothing.
