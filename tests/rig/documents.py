@@ -227,6 +227,7 @@ def played(document: str, upstream: str, directory: Path) -> Iterator[Page]:
         state=settings.get("state"),
         admin=admin,
         listeners=listeners,
+        limits=settings.get("limits", ()),
         sasl=settings.get("upstream", {}).get("sasl"),
     )
     running = Page(node, place)
