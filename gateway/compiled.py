@@ -28,6 +28,7 @@ HOT_MODULES = (
     "gateway/core/forwarding/responses.py",
     "gateway/core/forwarding/connection_state.py",
     "gateway/core/forwarding/node_endpoints.py",
+    "gateway/core/forwarding/metadata_answer.py",
     "gateway/core/forwarding/partition_walk.py",
     "gateway/core/forwarding/topic_bytes.py",
     "gateway/core/forwarding/sasl_watch.py",

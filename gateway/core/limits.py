@@ -17,8 +17,11 @@ HEADER_TAGS_MAX = 16
 # any length. Larger ones are walked as they stream, and their endpoints overwritten in place.
 WHOLE_RESPONSE_BYTES_MAX = 64 * 1024
 
-# A response that is rewritten is held, decoded and encoded whole: Metadata of 250,000 partitions.
+# A response that is rewritten is held, decoded and encoded whole: Metadata aside, a fraction of it.
 REWRITTEN_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+# Metadata is held whole, and only its brokers are decoded. 200,000 partitions with three replicas
+# are 9 MB, and 63 MB if each is a topic of its own with the longest name.
+METADATA_BYTES_MAX = 64 * 1024 * 1024
 
 # The same of DescribeConfigs: all configs of a broker, with documentation and synonyms, are 0.1 MB,
 # and 11 MB hold the event loop up for 190 ms. Answers that are not about a broker pass unread.

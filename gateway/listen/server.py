@@ -27,13 +27,12 @@ import structlog
 from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.effects import Rewrite, Rules, Screen, Stops
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.repartition.hiding import Shown, hide
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.apis import ApiKey
-from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.schema import Message
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.answering import ConnectionId, Handler, Request, Withheld
 from gateway.listen.authentication import Authentication
@@ -73,6 +72,8 @@ __all__ = [
 
 log = structlog.get_logger("keyway.server")
 
+OnMetadata = Callable[[ConnectionId, Sequence[ListedTopic]], None]
+
 _SHOWS_PARTITIONS = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 TOO_MANY = "no more clients are taken: raise the limit of open files (ulimit -n), two for a client"
 
@@ -105,7 +106,7 @@ class Server:
         self.screen = Screen()
         self.screened: Handler | None = None  # answers what stops there
         self._forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]] | None = None
-        self._on_metadata: list[Callable[[ConnectionId, Message], None]] = []
+        self._on_metadata: list[OnMetadata] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
@@ -215,8 +216,8 @@ class Server:
         """
         self._forgotten = forgotten
 
-    def on_metadata(self, callback: Callable[[ConnectionId, Message], None]) -> None:
-        """`callback` is called with each answer of Metadata that goes to a client."""
+    def on_metadata(self, callback: OnMetadata) -> None:
+        """`callback` is called with the topics of each answer of Metadata that goes to a client."""
         self._on_metadata.append(callback)
 
     @property
@@ -247,15 +248,18 @@ class Server:
             return self._offered[connection.listener].frame(response)
         shown = read(response)
         if self._hides is not None and shown.api_key in _SHOWS_PARTITIONS:
-            listing = shown.api_key == ApiKey.METADATA
+            listing = shown.metadata is not None
+            if shown.metadata is not None:
+                shown.metadata.open(self._hides)
             hide(shown.message, self._hides, leave_out=listing)
-        if shown.api_key == ApiKey.METADATA:
+        if shown.metadata is not None:
+            topics = shown.metadata.topics
             withheld = self._withheld()
-            if withheld and any(topic["Name"] in withheld for topic in shown.message["Topics"]):
+            if withheld and any(topic.name in withheld for topic in topics):
                 raise Withheld
-            self._name_topics(shown.message)
+            self._name_topics(topics)
             for callback in self._on_metadata:
-                callback(connection.id, shown.message)
+                callback(connection.id, topics)
         self._know(shown.brokers)
         addresses = self.listening.shown(connection.listener)
         if shown.api_key == ApiKey.FIND_COORDINATOR and self._forgotten is not None:
@@ -266,13 +270,13 @@ class Server:
         served = self._rules[connection.listener]
         return write(shown, addresses, served, connection.broker_id, secure=secure)
 
-    def _name_topics(self, metadata: Message) -> None:
+    def _name_topics(self, topics: Sequence[ListedTopic]) -> None:
         """The bytes of these topics count under their names. A client asks for the metadata of a
         topic before it uses it.
         """
-        for topic in metadata["Topics"]:
-            if topic["ErrorCode"] == ErrorCode.NONE and topic["Name"] is not None:
-                self.counters.apis.topics.name(topic["Name"], topic["TopicId"])
+        for topic in topics:
+            if topic.error_code == 0 and topic.name is not None:
+                self.counters.apis.topics.name(topic.name, topic.topic_id)
 
     def _know(self, brokers: tuple[Broker, ...]) -> None:
         """A response may know a broker before the topology does: it gets its listener now. Where a

@@ -8,12 +8,13 @@ the first of them comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.repartition.hiding import shown_of
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.partitioners import Partitioner
@@ -21,7 +22,6 @@ from gateway.core.repartition.plan import Plan, counts, planned
 from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
 from gateway.core.repartition.screening import Screening
-from gateway.core.wire.schema import Message
 from gateway.listen.server import ConnectionId, Server
 from gateway.operations.errors import OperationError, StateUnavailable
 from gateway.repartition.company import Company
@@ -352,7 +352,7 @@ class Repartitions:
         if run is not None and run.topic_id == topic_id and run.record.holds:
             run.moved(run.record)
 
-    def _served(self, connection: ConnectionId, metadata: Message) -> None:
+    def _served(self, connection: ConnectionId, metadata: Sequence[ListedTopic]) -> None:
         for run in self.running.values():
             run.served(connection, metadata)
 

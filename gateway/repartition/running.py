@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.hold import HoldMoved
 from dispatcher.store.base import WindowKey
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.reading.fetching import ReadResult
 from gateway.core.repartition.adoption import Adopting
 from gateway.core.repartition.holding import (
@@ -31,7 +32,6 @@ from gateway.core.repartition.holding import (
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.progress import NodeSaid
 from gateway.core.repartition.record import Phase, Repartition
-from gateway.core.wire.schema import Message
 from gateway.listen.server import ClientConnection, ConnectionId, Server
 from gateway.repartition.limits import CLOSE_MS
 from gateway.repartition.plain_groups import PlainGroups
@@ -162,11 +162,11 @@ class RunningTopic:
 
     # ------------------------------------------------------------------------------------- adoption
 
-    def served(self, connection: ConnectionId, metadata: Message) -> None:
+    def served(self, connection: ConnectionId, metadata: Sequence[ListedTopic]) -> None:
         if self._adopting is None:
             return
-        for topic in metadata["Topics"]:
-            if topic["Name"] == self.record.topic and len(topic["Partitions"]) >= self.record.after:
+        for topic in metadata:
+            if topic.name == self.record.topic and topic.partitions >= self.record.after:
                 client = self._server.connections[connection].client
                 self._adopting.served(connection, client, time.monotonic_ns())
 

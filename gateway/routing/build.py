@@ -16,11 +16,11 @@ from redis.asyncio import Redis
 
 from gateway.config.file import Config
 from gateway.config.listen import ANY_ADDRESS
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
 from gateway.core.routing.coordinators import MovedCoordinators
 from gateway.core.routing.ownership import Endpoints
-from gateway.core.wire.schema import Message
 from gateway.listen.build import ListenRoom
 from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
@@ -81,7 +81,7 @@ def build(
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)
 
-    def served(connection: ConnectionId, metadata: Message) -> None:
+    def served(connection: ConnectionId, metadata: Sequence[ListedTopic]) -> None:
         # A broker that is behind shows older content, whatever this node knows.
         adoption.served(connection, owners.generation if topics.shown_by(metadata) else 0)
 

@@ -6,7 +6,7 @@ the sweep of deleted topics (gateway/operations/deleted_topics.py) has found the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -15,8 +15,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.core.cluster.topology import Topology
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.routing.topics import TopicRouting, changed, reflects
-from gateway.core.wire.schema import Message
 from gateway.routing.limits import BEAT_MS, BEAT_S_MAX, TOPICS_TOLD_AT_ONCE
 from gateway.routing.lost_cancel import cancelled
 from gateway.routing.shared_table import KEY
@@ -44,12 +44,10 @@ class SharedTopics:
             if topic.partitions and topic.topic_id != _NO_ID
         }
 
-    def shown_by(self, metadata: Message) -> bool:
+    def shown_by(self, metadata: Sequence[ListedTopic]) -> bool:
         """Metadata of a broker that is not behind what the nodes know."""
         shown = {
-            topic["TopicId"].hex(): len(topic["Partitions"])
-            for topic in metadata["Topics"]
-            if topic["ErrorCode"] == 0 and "TopicId" in topic
+            topic.topic_id.hex(): topic.partitions for topic in metadata if topic.error_code == 0
         }
         return reflects(self.known, shown)
 

@@ -42,12 +42,14 @@ from gateway.core.forwarding.requests import (
     Requests,
 )
 from gateway.core.limits import (
+    METADATA_BYTES_MAX,
     RESPONSE_TAIL_BYTES_MAX,
     REWRITTEN_CONFIGS_BYTES_MAX,
     REWRITTEN_RESPONSE_BYTES_MAX,
     WHOLE_RESPONSE_BYTES_MAX,
 )
 
+_METADATA: Final = 3
 _SASL_FLEXIBLE_FROM: Final = 2
 _SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
@@ -283,6 +285,8 @@ def _stop(fault: Fault, detail: str) -> Stop:
 
 
 def _rewritten_bytes_max(api_key: int) -> int:
+    if api_key == _METADATA:
+        return METADATA_BYTES_MAX
     configs = api_key == DESCRIBE_CONFIGS
     return REWRITTEN_CONFIGS_BYTES_MAX if configs else REWRITTEN_RESPONSE_BYTES_MAX
 

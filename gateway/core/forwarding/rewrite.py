@@ -25,11 +25,17 @@ from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker
 from gateway.core.forwarding.broker_names import named_for_client
 from gateway.core.forwarding.effects import Rewrite, Rules
+from gateway.core.forwarding.metadata_answer import MetadataAnswer
 from gateway.core.forwarding.served_apis import MERGED, offered
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.frames import SIZE_BYTES, parse_response_header, response_frame
+from gateway.core.wire.frames import (
+    SIZE_BYTES,
+    parse_response_header,
+    response_frame,
+    response_head,
+)
 from gateway.core.wire.schema import Message
 
 
@@ -52,6 +58,8 @@ class Shown:
     correlation_id: int
     message: Message
     brokers: tuple[Broker, ...]  # the ones it shows, at their upstream addresses
+    # Of Metadata. `message` has those of its topics that are open.
+    metadata: MetadataAnswer | None = None
 
 
 _OFFERS_MAX: Final = 64  # brokers times versions that clients ask in
@@ -76,6 +84,10 @@ def read(response: Rewrite) -> Shown:
     body_at = header.body_at
     if key == ApiKey.API_VERSIONS:
         version = _api_versions_version(response.payload, body_at, version)
+    if key == ApiKey.METADATA:
+        metadata = MetadataAnswer(version, response.payload, body_at)
+        brokers = _brokers(key, version, metadata.message)
+        return Shown(key, version, header.correlation_id, metadata.message, brokers, metadata)
     message = decode_response(key, version, response.payload, body_at)
     return Shown(key, version, header.correlation_id, message, _brokers(key, version, message))
 
@@ -95,8 +107,12 @@ def write(
     if shown.api_key == ApiKey.API_VERSIONS:
         _clamp(message, rules)
     elif shown.api_key == ApiKey.METADATA:
+        assert shown.metadata is not None
         message["Brokers"] = _moved(message["Brokers"], "NodeId", addresses, slots)
-        _move_leaders(message, slots)
+        if slots.count > 1:
+            shown.metadata.open()
+            _move_leaders(message, slots)
+        return _metadata_frame(shown, shown.metadata)
     elif shown.api_key == ApiKey.DESCRIBE_CLUSTER:
         message["Brokers"] = _moved(message["Brokers"], "BrokerId", addresses)
     elif shown.api_key == ApiKey.FIND_COORDINATOR:
@@ -115,6 +131,13 @@ def write(
         _move_new_leaders(shown.api_key, message, slots)
     body = encode_response(shown.api_key, shown.version, message)
     return response_frame(shown.api_key, shown.version, shown.correlation_id, body)
+
+
+def _metadata_frame(shown: Shown, metadata: MetadataAnswer) -> bytes:
+    parts = metadata.body()
+    size = sum(len(part) for part in parts)
+    head = response_head(shown.api_key, shown.version, shown.correlation_id, size)
+    return b"".join([head, *parts])
 
 
 class OfferedApis:
@@ -187,8 +210,6 @@ def _moved(
 
 
 def _move_leaders(metadata: Message, slots: Slots) -> None:
-    if slots.count == 1:
-        return
     for topic in metadata["Topics"]:
         for partition in topic["Partitions"]:
             _move_leader(topic, partition, partition["PartitionIndex"], slots)

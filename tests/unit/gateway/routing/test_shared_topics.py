@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, cast
 
 from gateway.core.cluster.topology import PartitionInfo, Topic, Topology
+from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.routing.topics import TopicRouting
 from gateway.routing.shared_table import KEY
 from gateway.routing.shared_topics import TOPICS_KEY, SharedTopics
@@ -20,8 +21,8 @@ def seen(partitions: int) -> Topology:
     return Topology(topics={"orders": Topic("orders", ID, parts)})
 
 
-def metadata(partitions: int) -> dict[str, Any]:
-    return {"Topics": [{"ErrorCode": 0, "TopicId": ID, "Partitions": [{}] * partitions}]}
+def metadata(partitions: int) -> list[ListedTopic]:
+    return [ListedTopic("orders", ID, 0, partitions)]
 
 
 def test_nodes_learn_of_growth_from_each_other_and_say_each_thing_once() -> None:

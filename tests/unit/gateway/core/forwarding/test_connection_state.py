@@ -9,6 +9,7 @@ from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
+    Effect,
     Failed,
     Fault,
     Intercepted,
@@ -367,10 +368,17 @@ def test_a_request_behind_a_describe_configs_keeps_its_place() -> None:
     assert to_client(state.from_upstream(b"".join(answers))) == b"".join(answers)
 
 
-def test_a_response_too_large_to_be_rewritten_ends_the_connection() -> None:
-    state = session(frame_bytes_max=100_000_000)
-    state.from_client(request(ApiKey.METADATA, correlation_id=3))
-    (effect,) = state.from_upstream((20_000_000).to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
+@pytest.mark.parametrize(
+    ("api", "most"), [(ApiKey.DESCRIBE_CLUSTER, 16 << 20), (ApiKey.METADATA, 64 << 20)]
+)
+def test_a_response_too_large_to_be_rewritten_ends_the_connection(api: ApiKey, most: int) -> None:
+    def begun(size: int) -> list[Effect]:
+        state = session(frame_bytes_max=100_000_000)
+        state.from_client(request(api, correlation_id=3))
+        return state.from_upstream(size.to_bytes(4, "big") + b"\0\0\0\3" + bytes(100))
+
+    assert begun(most) == []
+    (effect,) = begun(most + 1)
     assert isinstance(effect, Failed)
     assert effect.fault is Fault.FRAME_SIZE
 
