@@ -102,6 +102,12 @@ class WindowStore(Protocol):
         """
         ...
 
+    def forget(self, key: WindowKey) -> None:
+        """The window leaves memory: nothing more is written under its claim. What the store has of
+        it stays.
+        """
+        ...
+
     async def delete(self, key: WindowKey) -> None:
         """Forgets the window (its topic, its group or its position deleted). Raises StoreError."""
         ...

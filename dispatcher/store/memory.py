@@ -50,6 +50,9 @@ class MemoryStore:
             del self.fences[key]
             self.generations.pop(key, None)
 
+    def forget(self, key: WindowKey) -> None:
+        """Does nothing: fences say who may write."""
+
     async def delete(self, key: WindowKey) -> None:
         self._reach()
         self.windows.pop(key, None)

@@ -167,6 +167,9 @@ class RedisStore:
     async def release(self, key: WindowKey, fence: Fence) -> None:
         await self._ask(lambda: self._evaluate(key, b"release", fence))
 
+    def forget(self, key: WindowKey) -> None:
+        self._claims.by_key.pop(key, None)
+
     def _was_deleted(self, key: WindowKey, origin: int) -> bool:
         """Redis has a window again that was deleted since it was created."""
         return origin < self._deleted.get(key, 0)

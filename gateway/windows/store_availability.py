@@ -76,6 +76,9 @@ class MonitoredStore:
     async def release(self, key: WindowKey, fence: Fence) -> None:
         await self.store.release(key, fence)
 
+    def forget(self, key: WindowKey) -> None:
+        self.store.forget(key)
+
     async def delete(self, key: WindowKey) -> None:
         await self.store.delete(key)
 

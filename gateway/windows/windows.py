@@ -43,6 +43,7 @@ class Windows:
         self.table.on_loaded(lambda window, _: self.committer.loaded(window))
         self.table.on_dropped(self.persister.forget)
         self.table.on_dropped(self.committer.forget)
+        self.table.on_dropped(lambda window: dependencies.store.forget(window.key))
 
     @property
     def background(self) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:

@@ -378,6 +378,9 @@ class StoreLink:
     async def release(self, key: WindowKey, fence: Fence) -> None:
         raise AssertionError(f"{key} {fence}: no operator here")
 
+    def forget(self, key: WindowKey) -> None:
+        self._store.forget(key)
+
     async def delete(self, key: WindowKey) -> None:
         raise AssertionError(f"{key}: no operator here")
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from dispatcher.core.model import Acknowledge, Acquire, MemberId, SessionId
+from dispatcher.store.base import WindowKey
 from gateway.windows.limits import WINDOW_IDLE_MS_MAX
 from gateway.windows.window import Window
-from tests.rig.node_parts import GROUP, TOPIC, Node, topology
+from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedStore, topology
 from tests.rig.virtual_time import now_ms, run, settle
 
 M1, S1 = MemberId("m1"), SessionId("s1")
@@ -33,6 +34,27 @@ def test_a_window_without_members_leaves_memory_once_everything_is_committed() -
             await settle()
             assert node.stored[node.window().key] == 1
             assert node.groups.members(GROUP, TOPIC)[0].member_id == "m2"
+
+    run(work())
+
+
+def test_the_store_forgets_a_window_that_leaves_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups with a name for each run come and go for as long as the node lives."""
+    forgotten: list[WindowKey] = []
+    monkeypatch.setattr(ScriptedStore, "forget", lambda _, key: forgotten.append(key))
+
+    async def work() -> None:
+        async with Node() as node:
+            node.log.produce(b"a")
+            node.beat()
+            await settle()
+            key = node.window().key
+            node.beat("m1", -1)
+            await asyncio.sleep(WINDOW_IDLE_MS_MAX / 1000 + 1)
+            await node.windows.committer.commit()
+            await asyncio.sleep(1)
+            assert node.windows.table.all() == []
+            assert forgotten == [key]
 
     run(work())
 
