@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from spark.streaming.core.limits import TRANSACTION_BYTES_MAX
+
 ANSWER_S = 30.0  # for one request to a cluster, retries of the client included
 PROBE_S = 5.0  # to find out whether a cluster answers at all
 # Kafka's largest request. Records are refused by the topic's own max.message.bytes.
 RECORD_BYTES_MAX = 100 * 1024 * 1024
-QUEUE_KBYTES = 32 * 1024  # of records that the target has not taken; then the task waits
+# Of records that the target has not taken; then the task waits. librdkafka never takes a record
+# that is larger than its queue. A transaction bounds what is there besides the largest record.
+QUEUE_KBYTES = (RECORD_BYTES_MAX + TRANSACTION_BYTES_MAX) // 1024
 PIECE_BYTES = 2 * 1024 * 1024  # of an Arrow batch that is written before the task looks up
 # Connections and threads of a worker: a producer has one of each per broker.
 PRODUCERS_KEPT_MAX = 32

@@ -339,11 +339,15 @@ class _Task:
         for at, (topic, key, value, timestamp_ms, headers) in enumerate(self._rows(piece)):
             if topic is None:
                 continue
+            end_s = 0.0
             while True:
                 try:
                     produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     break
                 except BufferError:
+                    end_s = end_s or monotonic() + self._timeout_s
+                    if monotonic() > end_s:
+                        raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
                     poll(0.1)
                     writer.check()
             if at % POLL_EVERY_RECORDS == 0:

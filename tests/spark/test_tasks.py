@@ -247,6 +247,16 @@ def test_a_record_that_only_fits_when_it_is_compressed(
     assert values(kafka, to) == sent
 
 
+def test_a_record_that_only_kafka_bounds(
+    kafka: KafkaCluster, topic: Callable[..., str], writing: Callable[..., Writing]
+) -> None:
+    """It was larger than librdkafka's queue: its link waited for good, without an error."""
+    to, large = topic(config={"max.message.bytes": "90000000"}), bytes(33 * 1024 * 1024)
+    result = done(writing(to, 2, transaction_timeout_ms=20_000), rows(to, [b"0", large]))
+    assert (result["refused"], result["copied"]) == (None, 2)
+    assert [len(value) for value in values(kafka, to)] == [1, len(large)]
+
+
 LONG, LONGER = (Random(1).randbytes(size) for size in (10_000, 12_000))  # no codec helps
 SENT = [b"0", b"1", LONG, b"3", LONGER, b"5"]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pyarrow
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.cloudpickle import dumps, loads
 
 from keyway.clusters.core.copies import COPY_HEADER
@@ -144,3 +144,23 @@ def test_a_refused_record_behind_the_one_that_stops_is_not_counted(
         sending.task._one_by_one(sending.batch)
     assert sending.task.tally.position == 1
     assert sending.counted == [set()]
+
+
+def test_a_queue_that_never_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task waited for good, and its link stood without an error."""
+    now_s = [0.0]
+
+    def refused(*_: object, **__: object) -> None:
+        raise BufferError
+
+    def waited(seconds: float) -> None:
+        now_s[0] += seconds
+        assert now_s[0] < 2 * 60, "past the transaction's time"
+
+    sending = Sending(monkeypatch, rows=1)
+    producer = SimpleNamespace(produce=refused, poll=waited)
+    sending.task.writer = cast(Any, SimpleNamespace(producer=producer, check=lambda: None))
+    monkeypatch.setattr(produce._Task, "_rows", lambda *_: [("t", None, b"v", 0, [])])
+    monkeypatch.setattr(produce, "monotonic", lambda: now_s[0])
+    with pytest.raises(KafkaException, match="_QUEUE_FULL"):
+        sending.task._produce(sending.batch)
