@@ -40,6 +40,7 @@ VIEW_BODIES_AT_ONCE = 16  # read or looked up; more wait
 VIEW_TEXT_CHARS_QUICK = 16 * 1024  # a longer text is compared in a thread: milliseconds each
 VIEW_CONNECTIONS_MAX = 512  # more get 503 at once
 VIEW_BEAT_S = 1.0  # from one line about itself to the next, for the node that started it
+VIEW_PROBLEM_CHARS_MAX = 300  # of its reason there
 VIEW_POLL_S = 0.2  # how often a view looks for news in the log
 LISTED_MAX = 10_000  # writes and refusals that `check` lists; a table nobody reads further
 TOLD_EVERY_S = 2.0  # a command that takes longer names its step

@@ -14,6 +14,7 @@ VIEW_RETRY_S_MIN = 1.0  # until a registry view that ended is started again; dou
 VIEW_RETRY_S_MAX = 30.0  # a port that becomes free is found within it
 VIEW_LASTED_S_MIN = 60.0  # a view that ran so long is started again without the doubled pause
 VIEW_SILENT_S_MAX = 30.0  # a view says a line each second; after this silence it is ended
+VIEW_OLD_S_MIN = 15.0  # a view that cannot read its source for so long is a trouble
 VIEW_STOP_S_MAX = 5.0  # for the view to end by itself
 VIEW_BEAT_BYTES_MAX = 4096  # of such a line
 WORKER_LOOK_S = 0.1  # from one look whether a worker lives to the next

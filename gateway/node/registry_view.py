@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from gateway.embedded.process import start_child, stop_child
 from gateway.node.limits import (
     VIEW_BEAT_BYTES_MAX,
     VIEW_LASTED_S_MIN,
+    VIEW_OLD_S_MIN,
     VIEW_RETRY_S_MAX,
     VIEW_RETRY_S_MIN,
     VIEW_SILENT_S_MAX,
@@ -147,7 +148,7 @@ class View(Collector):
             if "failure" in beat:
                 return str(beat["failure"])
             self._beat = beat
-            self._failure = None if beat["read"] else "the registry view has read no schemas yet"
+            self._failure = _failure_of(beat)
 
     async def troubles(self) -> Sequence[Trouble]:
         return [] if self._failure is None else [Trouble(self._failure)]
@@ -167,10 +168,25 @@ class View(Collector):
             value=self._beat.get("versions", 0),
         )
         yield GaugeMetricFamily(
+            "keyway_registry_view_age_seconds",
+            "Time since the registry view has read its source",
+            value=self._beat.get("age_s", 0),
+        )
+        yield GaugeMetricFamily(
             "keyway_registry_view_memory_bytes",
             "Resident memory of the registry view",
             value=self._beat.get("memory_bytes", 0),
         )
+
+
+def _failure_of(beat: Mapping[str, Any]) -> str | None:
+    """Of a view that goes on: what it shows is of before, or there is nothing yet."""
+    problem, age_s = beat["problem"], beat["age_s"]
+    if not beat["read"]:
+        return f"the registry view has read no schemas yet{': ' if problem else ''}{problem}"
+    if problem and age_s >= VIEW_OLD_S_MIN:
+        return f"the registry view shows the schemas of {age_s:.0f} s ago: {problem}"
+    return None
 
 
 def _started(command: Sequence[str], write_end: int) -> Popen[bytes]:

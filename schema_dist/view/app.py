@@ -2,7 +2,8 @@
 
 Served here: subjects, versions, schemas by id, lookups, contexts, compatibility levels and modes.
 Passed on to the primary: registering, deleting, compatibility checks, changes of settings; and
-questions about ids and schemas that have not arrived here yet. Not implemented:
+questions about ids and schemas that have not arrived here yet. What is served here says by the
+header `Age` how many seconds ago the source was read. Not implemented:
 exporters, associations, tags, guids.
 """
 
@@ -46,6 +47,7 @@ class Behind:
     shown: Callable[[], Shown | None]
     primary: Primary | None
     authenticate: bool = False
+    age_s: Callable[[], float] = lambda: 0.0  # since the source was read last
     # Python compares one long text at a time anyway; the event loop goes on beside it.
     long_texts: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "look-up"))
     bodies: asyncio.Semaphore = field(
@@ -351,7 +353,11 @@ def _endpoint(
         except ViewError as error:
             body = {"error_code": error.code, "message": error.message}
             return _response(Passed(error.status, body))
-        return _response(answer if isinstance(answer, Passed) else Passed(200, answer))
+        if isinstance(answer, Passed):
+            return _response(answer)
+        own = _response(Passed(200, answer))
+        own.headers["age"] = str(int(behind.age_s()))
+        return own
 
     return endpoint
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from schema_dist.limits import (
     VIEW_BEAT_S,
     VIEW_CONNECTIONS_MAX,
     VIEW_POLL_S,
+    VIEW_PROBLEM_CHARS_MAX,
 )
 from schema_dist.parts import Source, source_of
 from schema_dist.tasks import together
@@ -50,6 +52,12 @@ class Follower:
         self._names = names
         self._poll_s = poll_s
         self.shown: Shown | None = None
+        self.problem = ""  # why the source cannot be read; "" while it can
+        self._read_s = time.monotonic()
+
+    def age_s(self) -> float:
+        """Since the source was read last, or is being tried."""
+        return time.monotonic() - self._read_s
 
     async def run(self) -> None:
         """Runs until it is cancelled. While nothing can be read, the contents that were read last
@@ -61,11 +69,13 @@ class Follower:
             try:
                 contents = await self._source.read()
             except (AwayError, LogError, RefusedError) as error:
+                self.problem = str(error)
                 wait_s = backoff.failed()
                 _LOG.warning("view_source_unreadable", error=str(error), retry_s=wait_s)
                 await asyncio.sleep(wait_s)
                 continue
             backoff.worked()
+            self.problem, self._read_s = "", time.monotonic()
             if contents is known:
                 places = contents.changed_since(changes)
             else:
@@ -120,7 +130,7 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
         follower = Follower(source, cluster.subject_names(policy), poll_s)
         primary = await _primary(config, policy, stack)
         authenticate = _asks_for_passwords(config, section)
-        behind = Behind(lambda: follower.shown, primary, authenticate)
+        behind = Behind(lambda: follower.shown, primary, authenticate, follower.age_s)
         certificates = AllCertificates()
         server = _server(section, view_app(behind), certificates)
         _LOG.info("registry_view", cluster=cluster.name, host=section.host, port=section.port)
@@ -150,6 +160,8 @@ async def _beat(pipe: int, follower: Follower) -> None:
         line = {
             "read": shown is not None,
             "versions": 0 if shown is None else shown.count,
+            "age_s": round(follower.age_s(), 1),
+            "problem": follower.problem[:VIEW_PROBLEM_CHARS_MAX],
             "memory_bytes": _memory_bytes(),
         }
         with contextlib.suppress(BlockingIOError):  # the node is slow

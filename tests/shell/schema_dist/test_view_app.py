@@ -76,7 +76,7 @@ class Rig:
         primary = None
         if transport is not None:
             primary = Primary(URL, THERE, Sent(transport))
-        app = view_app(Behind(lambda: shown, primary, authenticate))
+        app = view_app(Behind(lambda: shown, primary, authenticate, lambda: 61.4))
         self._transport = httpx.ASGITransport(app=app)
 
     def ask(
@@ -88,6 +88,15 @@ class Rig:
 
         answer = asyncio.run(send())
         return answer.status_code, answer.json() if answer.content else None, answer.headers
+
+
+def test_an_answer_says_how_old_it_is() -> None:
+    """That of the primary is of now."""
+    rig = Rig(InProcess(App()))
+    assert rig.ask("GET", "/subjects")[2]["age"] == "61"
+    assert "age" not in rig.ask("GET", "/subjects/none/versions")[2]
+    text = {"schema": '"string"'}
+    assert "age" not in rig.ask("POST", "/subjects/c-value/versions", text)[2]
 
 
 def test_writes_reach_the_primary_under_its_names() -> None:

@@ -32,7 +32,9 @@ if os.path.exists(f"{folder}/refuse"):
     beat(failure="cannot listen on 127.0.0.1:1")
     sys.exit(2)
 while True:
-    beat(read=True, versions=7, memory_bytes=1_000)
+    away = os.path.exists(f"{folder}/away")
+    old = {"age_s": 61.4, "problem": "no broker"} if away else {"age_s": 0.2, "problem": ""}
+    beat(read=not os.path.exists(f"{folder}/empty"), versions=7, memory_bytes=1_000, **old)
     time.sleep(0.05)
 """
 
@@ -117,6 +119,31 @@ def test_its_own_reason_is_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 await asyncio.sleep(0.01)
         (tmp_path / "refuse").unlink()
         await until(lambda: sample(view, "keyway_registry_view_up") == 1)
+
+    run(tmp_path, scenario)
+
+
+def test_old_contents_are_a_trouble_and_a_figure(tmp_path: Path) -> None:
+    text = "the registry view shows the schemas of 61 s ago: no broker"
+    empty = "the registry view has read no schemas yet: no broker"
+
+    async def scenario(view: View) -> None:
+        async def told(*expected: str) -> None:
+            async with asyncio.timeout(patient_s(60)):
+                while [one.text for one in await view.troubles()] != [*expected]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        await told()
+        assert sample(view, "keyway_registry_view_age_seconds") == 0.2
+        (tmp_path / "away").touch()
+        await told(text)
+        assert sample(view, "keyway_registry_view_age_seconds") == 61.4
+        assert sample(view, "keyway_registry_view_up") == 0
+        (tmp_path / "empty").touch()
+        await told(empty)
+        for name in ("away", "empty"):
+            (tmp_path / name).unlink()
+        await told()
 
     run(tmp_path, scenario)
 
