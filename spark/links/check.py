@@ -116,7 +116,10 @@ def _link_findings(
         topics_here = source.topic_names()
         follows = following(config, source.cluster, target.cluster, topics_here)
         names = {follow.name: follow.there for follow in follows}
-        topics = list(_topic_findings(config, where, source, target, names))
+        topics = [
+            *_topic_findings(config, where, source, target, names),
+            *_letters_findings(config, where, target),
+        ]
     except KafkaException as error:
         yield Finding(where, error.args[0].str(), fault=True)
         return
@@ -163,6 +166,20 @@ def _topic_findings(
             if isinstance(answer, KafkaError):
                 text = f"{name}: {answer.str()} on {side.cluster.name}"
                 yield Finding(where, text, fault=True)
+
+
+def _letters_findings(config: ClustersConfig, where: str, target: KafkaSide) -> Iterator[Finding]:
+    if config.messages.on_refused != "dead_letter":
+        return
+    name = config.messages.dead_letter_topic
+    (answer,) = target.described([name], AclOperation.WRITE).values()
+    if not isinstance(answer, KafkaError):
+        return
+    if answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        yield Finding(where, f"{name}, for dead letters, will be created on the target")
+    else:
+        text = f"{name}, for dead letters: {answer.str()} on {target.cluster.name}"
+        yield Finding(where, text, fault=True)
 
 
 def findings_text(findings: list[Finding]) -> str:

@@ -87,7 +87,7 @@ class Surveyor:
             name: self._taking(topic, there.get(targets[name])) for name, topic in here.items()
         }
         if messages.on_refused == "dead_letter":
-            self.target.create(messages.dead_letter_topic, 1, DEAD_LETTER_CONFIGS)
+            self._create_letters(messages.dead_letter_topic)
         return Plan(topics, targets, logical, stopped, ids, taking)
 
     def _in_the_way(
@@ -158,6 +158,21 @@ class Surveyor:
         for name in sorted(set(known) - there.keys()):
             if self.config.messages.create_topics:
                 self.target.create(name, partitions, self.config.messages.topic_configs)
+
+    def _create_letters(self, topic: str) -> None:
+        """A target that refuses this topic keeps no other waiting: one that meets a record which is
+        refused stops there.
+        """
+        if self.refusals.waits(topic, monotonic()) or topic in self.target.visible([topic]):
+            return
+        try:
+            self.target.create(topic, 1, DEAD_LETTER_CONFIGS)
+        except KafkaException as error:
+            if error.args[0].code() not in MAKING_REFUSALS:
+                raise
+            why = error.args[0].str()
+            if self.refusals.refused((topic, MAKING), why, monotonic()):
+                log.warning("dead_letter_topic_refused", link=self.link.name, topic=topic, why=why)
 
     @property
     def target(self) -> KafkaSide:

@@ -121,6 +121,10 @@ class Side:
         self.created += 1
         self.ids[name] = f"{self.name}-{self.created}"
 
+    def create(self, name: str, _partitions: int, _configs: object) -> None:
+        self._may_make(name)
+        self.ids[name] = name
+
     def delete(self, name: str) -> None:
         """Kafka deletes the offsets of a deleted topic, too."""
         del self.ids[name]
