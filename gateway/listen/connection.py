@@ -107,7 +107,7 @@ class ClientConnection:
             node.bounds.unsent,
             # Not one of `_work`: the client's bytes go upstream even if it has left.
             connect=lambda: node.tasks.start(self._connect, self.abort),
-            held_bytes=lambda: state.held_bytes,
+            state=state,
         )
         self._own = OwnRequests(lambda frame, number: self._perform(state.inject(frame, number)))
         self.ask_upstream = self._own.ask
@@ -214,7 +214,7 @@ class ClientConnection:
 
     def from_client(self, data: bytes) -> None:
         self.counters.bytes_from_clients += len(data)
-        if self.facts.received(data):
+        if self.facts.received(data) and not self.sockets.over:
             self._state.client = (self.facts.host, self.facts.client_id)
             self._place()
         self._perform(self._state.from_client(data, time.monotonic_ns()))
@@ -472,8 +472,8 @@ class ClientConnection:
 
     def _end(self) -> None:
         """Lets the client go after the bytes that were written to it."""
-        self._finish()
         self.sockets.let_client_go()
+        self._finish()
 
     def _finish(self) -> None:
         """Ends the connection: nothing more is done for this client."""

@@ -109,6 +109,8 @@ class Server:
         self._on_metadata: list[OnMetadata] = []
         self._ids: Iterator[int] = itertools.count(1)
         self._connecting: dict[Address, asyncio.Semaphore] = {}  # by upstream address
+        # The fault of an address that took no connection, and when it is tried again.
+        self._away: dict[Address, tuple[str, float]] = {}
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
         self.topology_doubted: Callable[[], None] = _nothing  # a broker may be elsewhere now
         self._stopping = False
@@ -303,18 +305,31 @@ class Server:
         """The error of each address; empty if one of them took the connection."""
         loop = asyncio.get_running_loop()
         faults = []
-        for host, port in self._upstream_addresses(broker_id):
-            secure = self.settings.upstream_ssl() if self.settings.upstream_ssl else None
-            free = asyncio.Semaphore(CONNECTS_AT_ONCE)
-            turns = self._connecting.setdefault(Address(host, port), free)
-            try:
-                async with turns, asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await loop.create_connection(lambda: protocol, host, port, ssl=secure)
-            except (OSError, TimeoutError) as error:
-                faults.append(f"{host}:{port}: {str(error) or type(error).__name__}")
-            else:
-                return []
+        for address in self._upstream_addresses(broker_id):
+            turns = self._connecting.setdefault(address, asyncio.Semaphore(CONNECTS_AT_ONCE))
+            async with turns:
+                fault, until_s = self._away.get(address, ("", 0.0))
+                if loop.time() >= until_s:
+                    fault = await self._connect_to(address, protocol)
+                    if not fault:
+                        self._away.pop(address, None)
+                        return []
+                    # One knocks for all who wait there: thousands would take half a core.
+                    self._away[address] = fault, loop.time() + UPSTREAM_AGAIN_S
+            faults.append(fault)
         return faults or [f"broker {broker_id} is gone"]
+
+    async def _connect_to(self, address: Address, protocol: asyncio.Protocol) -> str:
+        """The error; empty if the address took the connection."""
+        host, port = address
+        secure = self.settings.upstream_ssl() if self.settings.upstream_ssl else None
+        connect = asyncio.get_running_loop().create_connection
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await connect(lambda: protocol, host, port, ssl=secure)
+        except (OSError, TimeoutError) as error:
+            return f"{host}:{port}: {str(error) or type(error).__name__}"
+        return ""
 
     def login_of(self, connection: ClientConnection) -> ClientLogin | None:
         authentication = self.authentications.get(connection.listener)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.listen.bounds import AnswerRoom
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
@@ -26,7 +27,7 @@ class SocketPair:
         unsent: Unsent,
         *,
         connect: Callable[[], object],  # `connected` follows, or `not_connected`
-        held_bytes: Callable[[], int],  # of requests that are not complete
+        state: ConnectionState,
     ) -> None:
         self.client: asyncio.Transport | None = None
         self.upstream: asyncio.Transport | None = None
@@ -40,7 +41,7 @@ class SocketPair:
         self._counters = counters
         self._room = room
         self._connect = connect
-        self._held_bytes = held_bytes
+        self._state = state
         self._unsent = UnsentOfOne(unsent)
         self._early: list[bytes | memoryview] = []  # for upstream, while it is being connected
         self._upstream_takes = True
@@ -106,15 +107,15 @@ class SocketPair:
         """Reads each side only while the other one takes its bytes."""
         if self.upstream is not None:
             _read(self.upstream, on=self.client_takes or self.client is None)
-        if self.client is not None:
+        if self.client is not None and not self.over:
             takes = self.client_takes and self._upstream_takes
             takes = takes and not self.muted and not (self.connecting and self._early)
-            self.client_read = takes and self._held_bytes() <= PAUSE_ABOVE_BYTES
+            self.client_read = takes and self._state.held_bytes <= PAUSE_ABOVE_BYTES
             _read(self.client, on=self.client_read)
         self._count_unsent()
 
     def _count_unsent(self) -> None:
-        held = self._held_bytes() + sum(len(data) for data in self._early)
+        held = self._state.held_bytes + sum(len(data) for data in self._early)
         if self.upstream is not None and not self._upstream_takes:
             held += self.upstream.get_write_buffer_size()
         self._unsent.hold(held)
@@ -122,10 +123,21 @@ class SocketPair:
     # --------------------------------------------------------------------------------------- ending
 
     def let_client_go(self) -> None:
-        """Ends the client's connection after the bytes that were written to it."""
-        if self.client is not None and not self.client.is_closing():
-            self.client.close()
-            self._abort_later(self.client)
+        """Ends the client's connection after the bytes that were written to it.
+
+        A socket that is closed with unread bytes tells the client so at once, and the system drops
+        what it has not sent of the answers. So these bytes are read, until the client closes, too.
+        """
+        client, state = self.client, self._state
+        if client is None or client.is_closing():
+            return
+        unread = not self.client_read or state.held_bytes > 0 or state.mid_request
+        if unread and client.can_write_eof():
+            client.write_eof()
+            _read(client, on=True)
+        else:
+            client.close()
+        self._abort_later(client)
 
     def let_upstream_go(self) -> None:
         """Ends the upstream connection. Upstream still gets all bytes that the client sent, if it

@@ -9,8 +9,9 @@ import pytest
 
 from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.rewrite import Address
-from gateway.listen.limits import CONNECTS_AT_ONCE
+from gateway.listen.limits import CONNECTS_AT_ONCE, UPSTREAM_AGAIN_S, UPSTREAM_PATIENCE_S
 from gateway.listen.server import Server, ServerSettings
+from gateway.upstream.errors import Unreachable
 from tests.rig.virtual_time import run
 
 CLIENTS = 5 * CONNECTS_AT_ONCE
@@ -47,5 +48,38 @@ def test_many_clients_that_come_at_once_do_not_overflow_the_brokers_accept_queue
             assert not any(task.done() for task in first)
             gates[9_093].set()
         assert under_way.total() == 0
+
+    run(work())
+
+
+def test_one_knocks_for_all_clients_at_a_broker_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1,000 clients that came again and again took half a core, most of it for connections."""
+
+    async def work() -> None:
+        knocks = 0
+        back = False
+
+        async def create_connection(*_: object, **__: object) -> None:
+            nonlocal knocks
+            knocks += 1
+            if not back:
+                raise ConnectionRefusedError("refused")
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        server = Server(ServerSettings((Address("kafka", 9_092),)), Topology(), {})
+
+        async def client() -> bool:
+            try:
+                await server.connect(None, asyncio.Protocol())
+            except Unreachable:
+                return False
+            return True
+
+        assert not any(await asyncio.gather(*(client() for _ in range(CLIENTS))))
+        assert 1 < knocks <= UPSTREAM_PATIENCE_S / UPSTREAM_AGAIN_S + 1
+        back = True
+        assert all(await asyncio.gather(*(client() for _ in range(CLIENTS))))
 
     run(work())
