@@ -61,7 +61,7 @@ def group_list(
     admin: AdminOption = DEFAULT_ADMIN,
     output: Output = "table",
 ) -> None:
-    """List the groups of the node."""
+    """List the groups, also those of other nodes that share its Redis."""
     pages = partial(ask_all, admin, "/v1/groups", GroupList, "groups", name=name, state=state)
     show_list(pages, _SUMMARY, _summary, output, watch)
 
