@@ -62,7 +62,7 @@ SCAN_BYTES_MAX = 32 * 1024 * 1024
 # as much memory). More bytes are not copied (wire/long_bytes.py), and each step on their way has a
 # turn of the event loop to itself.
 LONG_STEP_BYTES = 8 * 1024 * 1024
-# Scanned in one step: 2 ms, compiled. One batch may be two million.
+# Scanned in one step: 2 ms, compiled. One batch may be a million.
 LONG_STEP_RECORDS = 10_000
 
 QUIET_MS = 200  # a partition without anything new for so long is one where nothing happens

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import EPOCH_MAX, BatchCache, Cut, Source
-from gateway.core.reading.fetch_messages import Damages, Records
+from gateway.core.reading.fetch_messages import Damages
 from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.long_bytes import LongBytes
 from gateway.core.wire.records import Batch
 from gateway.core.wire.schema import Message
 from gateway.reading.limits import CACHE_BYTES_MAX
+from gateway.reading.long_scans import LongScans
 from gateway.reading.record_starts import RecordStarts
 from gateway.reading.record_times import RecordTimes
 from gateway.reading.refetch import ReaderCounts, Refetches, committed_of
@@ -43,7 +44,8 @@ class ReadRecords:
         self.counts = ReaderCounts()
         self.read_by_topic = BusiestTopics()
         self.cache = BatchCache(cache_bytes_max)
-        self.times = RecordTimes(upstream, self.cache)
+        self._long_scans = LongScans()
+        self.times = RecordTimes(upstream, self.cache, self._long_scans)
         self.bounds: dict[Source, LogBounds] = {}
         self._refetches = Refetches(upstream, self.cache, self.counts, self.keep)
         self.starts = RecordStarts(self._refetches)
@@ -105,10 +107,17 @@ class ReadRecords:
         size = len(answer["Records"] or b"")
         self.counts.fetched_bytes += size
         self.read_by_topic.count(source.tp.topic, size)
-        batches = await self._scanned(place, answer["Records"] or b"")
-        answer["Records"] = None
+        scan = self._damages.undamaged(place, answer["Records"] or b"")
+        async with self._long_scans.scanned(scan.step, lambda: scan.long_next):
+            answer["Records"] = None
+            return await self._add(place, scan.batches, answer)
+
+    async def _add(
+        self, place: FetchPosition, batches: list[Batch], answer: Message
+    ) -> tuple[int, int]:
         if not batches:
             return place.position, -1
+        source = place.source
         end, epoch = batches[-1].last_offset + 1, batches[-1].leader_epoch
         committed_batches = committed_of(batches, answer, source.isolation)
         visible = [batch for batch in committed_batches if batch.count]
@@ -118,15 +127,6 @@ class ReadRecords:
         for _ in self.cache.adding(source, place.position, visible, end, epoch):
             await asyncio.sleep(0)
         return end, epoch
-
-    async def _scanned(self, place: FetchPosition, records: Records) -> list[Batch]:
-        """Raises CorruptBatch."""
-        scan = self._damages.undamaged(place, records)
-        while True:
-            more = await asyncio.to_thread(scan.step) if scan.long_next else scan.step()
-            if not more:
-                return scan.batches
-            await asyncio.sleep(0)
 
     def shrink(self) -> None:
         """Drops the oldest batches beyond the bound of the cache."""

@@ -7,7 +7,6 @@ never the time of an offset.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +17,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import CorruptBatch, Scan
 from gateway.core.wire.schema import Message
 from gateway.reading.limits import BATCHES_LOOKED_AT
+from gateway.reading.long_scans import LongScans
 from gateway.reading.refetch import REFETCH_LANE, committed_of, fetched
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import Refused
@@ -38,8 +38,9 @@ class Seen:
 
 
 class RecordTimes:
-    def __init__(self, upstream: Upstream, cache: BatchCache) -> None:
+    def __init__(self, upstream: Upstream, cache: BatchCache, long_scans: LongScans) -> None:
         self._upstream = upstream
+        self._long_scans = long_scans
         self._cache = cache
 
     def in_cache(self, source: Source, position: int) -> Seen | None:
@@ -73,22 +74,17 @@ class RecordTimes:
         if code != 0:
             raise Refused(code, what)
         try:
-            return await _first_record(answer, source.isolation, position)
+            return await self._first_record(answer, source.isolation, position)
         except CorruptBatch as error:
             raise Refused(error.code, f"{what}: {error}") from error
 
-
-async def _first_record(answer: Message, isolation: int, position: int) -> Seen:
-    """Raises CorruptBatch."""
-    scan = Scan(answer["Records"] or b"", enough=1)
-    step = partial(scan.step, LONG_STEP_RECORDS)
-    while True:
-        more = await asyncio.to_thread(step) if scan.long_next else step()
-        if not more:
-            break
-        await asyncio.sleep(0)
-    for batch in committed_of(scan.batches, answer, isolation):
-        found = oldest_of(batch, position)
-        if found is not None:
-            return Seen(found[0] + 1, *found)
-    return Seen(max(position, *(batch.last_offset + 1 for batch in scan.batches), position))
+    async def _first_record(self, answer: Message, isolation: int, position: int) -> Seen:
+        """Raises CorruptBatch."""
+        scan = Scan(answer["Records"] or b"", enough=1)
+        step = partial(scan.step, LONG_STEP_RECORDS)
+        async with self._long_scans.scanned(step, lambda: scan.long_next):
+            for batch in committed_of(scan.batches, answer, isolation):
+                found = oldest_of(batch, position)
+                if found is not None:
+                    return Seen(found[0] + 1, *found)
+            return Seen(max(position, *(batch.last_offset + 1 for batch in scan.batches), position))

@@ -24,7 +24,7 @@ from schema_dist.core.model import AVRO, JSON, PROTOBUF, Schema, SchemaVersion
 Fingerprint = NewType("Fingerprint", str)  # equal for schemas that mean the same
 
 _TOKEN = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|\s+"""
+    r"""//[^\n]*|/\*.*?(?:\*/|(?P<open>\Z))|\s+"""
     r"""|(?P<word>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w.+-]+|[^\w\s"'])""",
     re.DOTALL,
 )
@@ -154,6 +154,8 @@ def _tokens(text: str) -> list[str]:
         if match is None:
             raise SchemaTextError(f"unexpected {text[at : at + 10]!r}")
         at = match.end()
+        if match["open"] is not None:  # Found in one pass, not again at each further `/*`.
+            raise SchemaTextError("a comment has no end")
         word = match["word"]
         if word is not None:
             found.append(f'"{word[1:-1]}"' if word[0] == "'" else word)

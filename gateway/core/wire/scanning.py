@@ -32,9 +32,9 @@ from gateway.core.wire.compress import (
 )
 from gateway.core.wire.long_bytes import Stretch
 
-# Of one batch. librdkafka puts at most 1,000,000 together, Java fewer. Their columns take 260 MB of
+# Of one batch. librdkafka puts no more together, Java fewer. Their columns take 130 MB of
 # memory, while 128 MiB could be 18 million records without a byte of value.
-BATCH_RECORDS_MAX: Final = 2_000_000
+BATCH_RECORDS_MAX: Final = 1_000_000
 
 _OFFSET_MAX: Final = 2**63 - 1 - 2**31  # with the largest delta still an i64
 

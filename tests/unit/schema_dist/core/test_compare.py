@@ -141,3 +141,13 @@ def test_a_large_protobuf_text_reads_as_json_dumps_writes_it() -> None:
     loose = [["import", '"a"', ";"], ["import", '"b"', ";"]]
     loose.append(["option", "a", "=", '"x\\"y"', ";"])
     assert canonical(PROTOBUF, text) == json.dumps([loose, split])
+
+
+def test_a_comment_without_an_end_is_searched_for_it_once() -> None:
+    """Each `/*` was searched to the end of the text: half a day for what the view takes."""
+    with pytest.raises(SchemaTextError, match="a comment has no end"):
+        canonical(PROTOBUF, "/* " * 700_000)
+    assert (
+        canonical(PROTOBUF, "/* a */ message /* */ M {} // end")
+        == '[[], [["message", "M", "{", "}"]]]'
+    )

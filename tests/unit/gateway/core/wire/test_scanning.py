@@ -93,7 +93,7 @@ def test_a_fault_is_found_in_its_step(records_max: int) -> None:
 def test_a_batch_of_too_many_records_says_so() -> None:
     """18 million records without a byte of value are a message of 20 KB, and 2.3 GB of columns."""
     count = BATCH_RECORDS_MAX + 1
-    said = "base offset 3 is too large: 2,000,001 records, more than 2,000,000"
+    said = "base offset 3 is too large: 1,000,001 records, more than 1,000,000"
     with pytest.raises(TooLargeBatch, match=said) as refused:
         scan(counted(build(records(3), base_offset=3), count))
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
