@@ -67,8 +67,8 @@ KEPT = Kept()  # of this process, which runs one task after the other
 
 
 class PositionMoved(Exception):
-    """The position on the target is not the one this run has reached: somebody set it back, or the
-    link has another target now.
+    """The position on the target is not the one this run has reached: somebody set it back, another
+    process has written, or the link has another target now.
     """
 
 
@@ -272,11 +272,14 @@ class _Task:
             position = self._since(ANSWER_S)
         expected = writing.expected.get(self._place, 0)
         if position < expected:
-            raise PositionMoved(
-                f"{self.topic}-{self.partition}: the position on the target is {position}, this run"
-                f" has reached {expected}"
-            )
+            raise self._moved(position, expected)
         return position
+
+    def _moved(self, position: int, reached: int) -> PositionMoved:
+        return PositionMoved(
+            f"{self.topic}-{self.partition}: the position on the target is {position}, this run has"
+            f" reached {reached}"
+        )
 
     @property
     def _name(self) -> str:
@@ -334,18 +337,16 @@ class _Task:
     # ----------------------------------------------------------------------------- the records
 
     def _produce(self, piece: pyarrow.RecordBatch) -> None:
-        writer, partition = self.writer, self.partition
+        writer, partition, end_s = self.writer, self.partition, monotonic() + self._timeout_s
         produce, poll = writer.producer.produce, writer.producer.poll
         for at, (topic, key, value, timestamp_ms, headers) in enumerate(self._rows(piece)):
             if topic is None:
                 continue
-            end_s = 0.0
             while True:
                 try:
                     produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     break
                 except BufferError:
-                    end_s = end_s or monotonic() + self._timeout_s
                     if monotonic() > end_s:
                         raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
                     poll(0.1)
@@ -401,7 +402,15 @@ class _Task:
                 self._one_by_one(piece.slice(at, CAREFUL_RECORDS))
         transaction.pieces.clear()
         transaction.bytes = 0
-        self.writer = self._new_writer()
+        self._open_again(careful=False)
+
+    def _open_again(self, *, careful: bool) -> None:
+        """Opening the id takes it from the newest task, so the position must be read behind that:
+        another process may have gone on with the records since this one read it last.
+        """
+        self.writer = self._new_writer(careful=careful)
+        if (position := self._since(ANSWER_S)) != self.tally.position:
+            raise self._moved(position, self.tally.position)
 
     def _one_by_one(self, piece: pyarrow.RecordBatch) -> None:
         """Commits the piece up to the first record that is refused, or as the policy says: without
@@ -410,7 +419,7 @@ class _Task:
         refused: dict[int, KafkaError] = {}
         stops = ""
         while piece.num_rows:
-            self.writer = self._new_writer(careful=True)
+            self._open_again(careful=True)
             self.writer.begin()
             rows = zip(listed(piece.column("offset")), self._rows(piece), strict=True)
             found = sent_singly(self.writer, self.writing, self._place, rows, refused)

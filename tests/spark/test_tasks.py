@@ -288,6 +288,33 @@ def test_refused_records_are_left_out_and_counted(
     assert values(kafka, to) == [b"0", b"1", b"3", b"5"]
 
 
+def test_a_process_that_was_frozen_among_refused_records(
+    kafka: KafkaCluster,
+    topic: Callable[..., str],
+    writing: Callable[..., Writing],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It opened the id anew for the next slice, which made it the newest, and wrote once more what
+    the process that has the lease now had written.
+    """
+    to = topic(config={"max.message.bytes": "1000"})
+    orders, batch = writing(to, 9, on_refused="skip"), rows(to, SENT)
+    frozen = produce._Task(orders, "source", 0, Kept())
+    slices, careful = [], produce._Task._one_by_one
+
+    def one_by_one(task: produce._Task, piece: pyarrow.RecordBatch) -> None:
+        slices.append(task)
+        if slices.count(frozen) == 2 and task is frozen:
+            produce._Task(orders, "source", 0, Kept()).run(iter([batch]))
+        careful(task, piece)
+
+    monkeypatch.setattr(produce, "CAREFUL_RECORDS", 1)
+    monkeypatch.setattr(produce._Task, "_one_by_one", one_by_one)
+    with pytest.raises(produce.PositionMoved, match="is 9, this run has reached 1"):
+        frozen.run(iter([batch]))
+    assert (position(orders), values(kafka, to)) == (9, [b"0", b"1", b"3", b"5"])
+
+
 def test_refused_records_are_dead_letters_in_the_same_transaction(
     kafka: KafkaCluster, topic: Callable[..., str], writing: Callable[..., Writing]
 ) -> None:

@@ -101,6 +101,7 @@ class Sending:
         monkeypatch.setattr(produce._Task, "_rows", blank)
         monkeypatch.setattr(produce._Task, "_count", count)
         monkeypatch.setattr(produce._Task, "_new_writer", lambda *_, **__: writer)
+        monkeypatch.setattr(produce._Task, "_since", lambda task, _: task.tally.position)
         writing = Writing(
             group="g",
             client={},
