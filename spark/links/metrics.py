@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,6 +22,9 @@ COUNTS = (
     ("deleted_records", "Records that were deleted before they were copied", "gap"),
 )
 
+# A word with a digit.
+_PARTICULAR = re.compile(r"\S*\d\S*")
+CAUSE_CHARACTERS_MAX = 80  # lists of partitions are cut off
 
 Reports = Callable[[], Sequence[LinkReport]]  # of the links as they run now
 
@@ -45,22 +49,28 @@ class LinkCollector(Collector):
         )
         faults = GaugeMetricFamily(
             "keyway_distribution_fault",
-            "1 while something is amiss, with its cause; topic is empty where it is the whole link",
+            "1 while something is amiss, with its cause in general terms (all of it:"
+            " `keyway distribute status`); topic is empty where it is the whole link",
             labels=["link", "topic", "cause"],
         )
         for report in self._reports():
             if report.fault:
-                faults.add_metric([report.link, "", report.fault], 1)
+                faults.add_metric([report.link, "", in_general(report.fault)], 1)
         for link, is_running, topics in links:
             for name, topic in topics.items():
                 if topic.state == "stopped":
-                    faults.add_metric([link, name, topic.reason], 1)
+                    faults.add_metric([link, name, in_general(topic.reason)], 1)
             running.add_metric([link], is_running)
             stopped.add_metric([link], sum(topic.state == "stopped" for topic in topics.values()))
         rows = [
             ([link, name], topic) for link, _, topics in links for name, topic in topics.items()
         ]
         return [running, stopped, faults, *_lags(rows), *_counts(rows)]
+
+
+def in_general(fault: str) -> str:
+    """The fault without offsets, ids and addresses: each would be a new series."""
+    return _PARTICULAR.sub("…", fault)[:CAUSE_CHARACTERS_MAX]
 
 
 def _followed(report: LinkReport) -> dict[str, TopicStatus]:

@@ -252,3 +252,19 @@ def test_a_topic_that_rests_costs_a_look_nothing(monkeypatch: pytest.MonkeyPatch
     told.clear()
     report.publish(ends)
     assert [status.partitions[0].lag_records for status in told] == [10, 10]
+
+
+def test_a_cause_is_no_new_series_for_each_offset_and_address() -> None:
+    """The label had the words of the fault: a series for each of them stayed in Prometheus."""
+    causes = set()
+    for at in range(1_000):
+        report = report_with({})
+        gaps = ", ".join(f"{at + more} of partition {more}" for more in range(3 + at % 40))
+        why = f"records were deleted before they were copied: {gaps}"
+        report.planned({}, {"flights": why}, {}, {})
+        report.trouble(f"broker-{at}.example:9{at}: no answer after {at} ms")
+        causes |= {
+            line for line in exported(report) if line.startswith("keyway_distribution_fault")
+        }
+    assert len(causes) < 10
+    assert any('cause="records were deleted before they were copied: … of' in it for it in causes)
