@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.core.forwarding.held_bytes import HeldBytes
+from gateway.core.forwarding.turns import Turns
 from gateway.listen.counters import Refused
 from gateway.listen.limits import (
     ANSWER_BYTES_MIN,
@@ -26,6 +27,8 @@ from gateway.listen.limits import (
     HELD_LOOK_S,
     REQUEST_STALLED_MS,
     REQUESTS_HELD_BYTES_MAX,
+    WHOLE_READING_MS,
+    WHOLE_REQUESTS_BYTES_MAX,
 )
 from gateway.listen.unsent import Unsent
 
@@ -52,6 +55,8 @@ class Bounds:
         self.requests = HeldBytes(REQUESTS_HELD_BYTES_MAX)
         self.answers = HeldBytes(ANSWERS_HELD_BYTES_MAX)
         self.unsent = Unsent()
+        self.whole = Turns(WHOLE_REQUESTS_BYTES_MAX)
+        self._go_on: dict[int, Callable[[], None]] = {}  # of connections that wait for theirs
         self.now_ms = now_ms
         self._find = find
 
@@ -59,6 +64,18 @@ class Bounds:
         now_ms = self.now_ms()
         self.requests.hold(connection, held, now_ms)
         self._refuse(self.requests, self.requests.excess(now_ms), Refused.REQUESTS_HELD)
+
+    def begin_whole(self, connection: int, size: int, go_on: Callable[[], None]) -> bool:
+        """False: `go_on` is called when its turn has come."""
+        begun = self.whole.begin(connection, size, self.now_ms())
+        if not begun:
+            self._go_on[connection] = go_on
+        return begun
+
+    def end_whole(self, connection: int) -> None:
+        self._go_on.pop(connection, None)
+        for each in self.whole.end(connection, self.now_ms()):
+            self._go_on.pop(each)()
 
     def hold_answer(self, connection: int, held: int) -> None:
         self.answers.hold(connection, held, self.now_ms())
@@ -88,6 +105,12 @@ class Bounds:
             connection = self._find(each)
             if connection is not None and connection.waits_for_request:
                 self._refuse(self.requests, [each], Refused.REQUEST_STALLED)
+        for each in self.whole.overdue(now_ms, WHOLE_READING_MS):
+            connection = self._find(each)
+            if connection is not None and connection.waits_for_request:
+                connection.refuse(Refused.REQUEST_STALLED, 0)
+            else:
+                self.end_whole(each)
         answers = self.answers
         for each in answers.holders():
             connection = self._find(each)

@@ -58,6 +58,7 @@ from gateway.listen.limits import (
 from gateway.listen.own_requests import OwnRequests
 from gateway.listen.socket_pair import SocketPair
 from gateway.listen.sockets import UpstreamSide
+from gateway.listen.whole_requests import WholeRequests
 from gateway.upstream.errors import UpstreamError
 from gateway.upstream.opening import Ask
 
@@ -111,7 +112,7 @@ class ClientConnection:
         )
         self._own = OwnRequests(lambda frame, number: self._perform(state.inject(frame, number)))
         self.ask_upstream = self._own.ask
-        self._collected_bytes = 0  # of the request that is being read whole, or answered
+        self._whole = WholeRequests(connection_id, state, self.sockets, node.bounds)
         self._discarded_bytes = 0  # answers to a client that is gone
         self._draining = False
         self._patience: asyncio.TimerHandle | None = None
@@ -218,8 +219,8 @@ class ClientConnection:
             self._state.client = (self.facts.host, self.facts.client_id)
             self._place()
         self._perform(self._state.from_client(data, time.monotonic_ns()))
-        if self._state.collected_bytes != self._collected_bytes:
-            self._hold_request()
+        if self._state.collected_bytes != self._whole.held_bytes:
+            self._whole.look()
         if self.sockets.connecting or self._state.held_bytes:
             self.sockets.balance()
 
@@ -347,7 +348,7 @@ class ClientConnection:
             self._refuse_login(answer)
             return
         self._perform(self._state.answered(answer, time.monotonic_ns(), request.waited_ns))
-        self._hold_request()
+        self._whole.look()
         if not self.sockets.client_takes:
             await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self.answer_room.hold(self.unread_bytes)
@@ -368,10 +369,6 @@ class ClientConnection:
         for part in (head, *parts[:-1]):  # not copied to stand behind the head
             self.sockets.to_client(part)
         return bytes(parts[-1])
-
-    def _hold_request(self) -> None:
-        self._collected_bytes = self._state.collected_bytes
-        self._node.bounds.hold_request(self.id, self._collected_bytes)
 
     # ---------------------------------------------------------------------------------------- login
 
@@ -485,8 +482,8 @@ class ClientConnection:
             self.login.close()
         self.answer_room.end()
         self._state.forget()
-        if self._collected_bytes:
-            self._hold_request()
+        if self._whole.held_bytes:
+            self._whole.look()
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

@@ -54,6 +54,10 @@ ADMIT_AGAIN_SHARE = 0.95  # of the clients there may be: fewer end an episode of
 # Requests that the gateway answers, from their first byte until they are answered. A request is
 # some hundred bytes, and rarely up to 8 MiB.
 REQUESTS_HELD_BYTES_MAX = 64 * 1024 * 1024
+# Produce requests that are read whole on their way, while a topic gets other partitions. More wait.
+WHOLE_REQUESTS_BYTES_MAX = 64 * 1024 * 1024
+# Of one that others wait for, from its beginning to its end: as long as a producer itself waits.
+WHOLE_READING_MS = 30_000
 # Answers that are being made or are not yet taken by their clients. With the batch cache (96 MiB),
 # the requests, an empty node (80 MiB) and the copies of the answer being encoded, 512 MiB hold.
 ANSWERS_HELD_BYTES_MAX = 128 * 1024 * 1024

@@ -36,6 +36,7 @@ class SocketPair:
         self.client_took = asyncio.Event()
         self.client_read = True
         self.muted = False  # the client's next request waits (client_limits.py)
+        self.waits = False  # ... or the rest of this one (whole_requests.py)
         self.over = False  # the client is gone or being let go
         self._facts = facts
         self._counters = counters
@@ -109,7 +110,7 @@ class SocketPair:
             _read(self.upstream, on=self.client_takes or self.client is None)
         if self.client is not None and not self.over:
             takes = self.client_takes and self._upstream_takes
-            takes = takes and not self.muted and not (self.connecting and self._early)
+            takes = takes and not (self.muted or self.waits or (self.connecting and self._early))
             self.client_read = takes and self._state.held_bytes <= PAUSE_ABOVE_BYTES
             _read(self.client, on=self.client_read)
         self._count_unsent()
@@ -118,6 +119,8 @@ class SocketPair:
         held = self._state.held_bytes + sum(len(data) for data in self._early)
         if self.upstream is not None and not self._upstream_takes:
             held += self.upstream.get_write_buffer_size()
+        if self.waits:
+            held += self._state.collected_bytes
         self._unsent.hold(held)
 
     # --------------------------------------------------------------------------------------- ending

@@ -30,7 +30,7 @@ from gateway.core.forwarding.effects import (
     Stop,
 )
 from gateway.core.forwarding.node_endpoints import MalformedResponse
-from gateway.core.forwarding.requests import PRODUCE, Requests
+from gateway.core.forwarding.requests import PRODUCE, Collected, Requests
 from gateway.core.forwarding.responses import Responses
 
 
@@ -55,6 +55,13 @@ class ConnectionState:
     def collected_bytes(self) -> int:
         """Bytes here of a client's request that is read whole, until it is answered."""
         return self._requests.collected_bytes
+
+    @property
+    def passing_whole(self) -> Collected | None:
+        """A Produce request that goes upstream once all of it is here."""
+        collecting = self._requests.collecting
+        produced = collecting is not None and collecting.api_key == PRODUCE
+        return collecting if produced else None
 
     @property
     def mid_request(self) -> bool:

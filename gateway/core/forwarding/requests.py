@@ -74,7 +74,7 @@ _HTTP_VERBS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class _Collected:
+class Collected:
     """A request that is read whole. It stops here, and without `reply` a handler answers it; or it
     is `forwarded` as this call.
     """
@@ -110,8 +110,8 @@ class Requests:
         self._walk: PartitionWalk | None = None  # of the first Produce request and all later ones
         self._walking = False  # through the current request
         self._head = b""  # the beginning of a head that is cut off
-        self._collecting: _Collected | None = None
-        self._parked: _Collected | None = None  # complete; waits for the calls before it
+        self.collecting: Collected | None = None
+        self._parked: Collected | None = None  # complete; waits for the calls before it
         self._answering_bytes = 0  # of the request that a handler is answering
         self._answering_api = -1
         self._answering_since_ns = 0
@@ -128,7 +128,7 @@ class Requests:
     @property
     def collected_bytes(self) -> int:
         """The bytes so far of the request that is read whole, until it is answered."""
-        whole = self._parked if self._collecting is None else self._collecting
+        whole = self._parked if self.collecting is None else self.collecting
         return self._answering_bytes if whole is None else len(whole.payload)
 
     @property
@@ -159,12 +159,12 @@ class Requests:
 
     @property
     def mid_frame(self) -> bool:
-        return self._left > 0 or len(self._head) > 0 or self._collecting is not None
+        return self._left > 0 or len(self._head) > 0 or self.collecting is not None
 
     @property
     def missing_bytes(self) -> int:
         """How many bytes the current request lacks; 0 also while not even its head is complete."""
-        return self._left if self._collecting is None else self._collecting.left
+        return self._left if self.collecting is None else self.collecting.left
 
     @property
     def waits(self) -> bool:
@@ -222,7 +222,7 @@ class Requests:
 
     def forget(self) -> None:
         """Nothing that is held here will be answered or go on."""
-        self._collecting = self._parked = None
+        self.collecting = self._parked = None
         self._answering_bytes = 0
         self._waiting.clear()
 
@@ -243,8 +243,8 @@ class Requests:
                 self._left -= step
                 if self._left == 0:
                     self._passed(chunk)
-            elif self._collecting is not None:
-                self._collect(self._collecting, chunk)
+            elif self.collecting is not None:
+                self._collect(self.collecting, chunk)
             elif self._stands_still():
                 self._waiting.append(chunk.rest())
             elif not self._begin(chunk) and not self.muted_until_ns:
@@ -281,7 +281,7 @@ class Requests:
             return False
         if self._is_local(api_key, version):
             reply = self._refusal(api_key, version, correlation_id)
-            self._collect_all(_Collected(api_key, size, reply=reply), chunk)
+            self._collect_all(Collected(api_key, size, reply=reply), chunk)
         elif self._is_read_whole(api_key):
             call = Call(self._kind(api_key, version), api_key, version, correlation_id)
             self._collect_forwarded(call, chunk, size)
@@ -316,7 +316,7 @@ class Requests:
         if call.api_key == PRODUCE and self._walk is None:
             self._walk = PartitionWalk(self._counts.topics)  # it produces
         screened = call.api_key in self._rules.screen.apis
-        request = _Collected(call.api_key, size, forwarded=call, screened=screened)
+        request = Collected(call.api_key, size, forwarded=call, screened=screened)
         self._collect_all(request, chunk)
 
     def _is_read_whole(self, api_key: int) -> bool:
@@ -408,20 +408,20 @@ class Requests:
             return Kind.WALK if version >= PRODUCE_ENDPOINTS_FROM else Kind.PASS
         return Kind.REWRITE
 
-    def _collect_all(self, request: _Collected, chunk: Chunk) -> None:
+    def _collect_all(self, request: Collected, chunk: Chunk) -> None:
         limit = LOCAL_REQUEST_BYTES_MAX
         if request.left > limit and not request.screened:
             detail = f"size={request.left} limit={limit} api_key={request.api_key}"
             raise _stop(Fault.FRAME_SIZE, detail)
-        self._collecting = request
+        self.collecting = request
         chunk.take(_SIZE_BYTES)
 
-    def _collect(self, local: _Collected, chunk: Chunk) -> None:
+    def _collect(self, local: Collected, chunk: Chunk) -> None:
         step = min(local.left, chunk.end - chunk.at)
         local.payload += chunk.take(step)
         local.left -= step
         if local.left == 0:
-            self._collecting = None
+            self.collecting = None
             local.whole_ns = self._now_ns
             if local.forwarded is not None and not self._screened(local, local.forwarded):
                 local.forwarded.whole_ns = self._now_ns
@@ -431,7 +431,7 @@ class Requests:
             else:
                 self._serve(local, chunk.effects)
 
-    def _screened(self, local: _Collected, call: Call) -> bool:
+    def _screened(self, local: Collected, call: Call) -> bool:
         """Whether the request stops here."""
         screen, key = self._rules.screen, call.api_key
         if not local.screened or key not in screen.apis:
@@ -465,7 +465,7 @@ class Requests:
         self._calls.append(call)
         effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
 
-    def _serve(self, local: _Collected, effects: list[Effect]) -> None:
+    def _serve(self, local: Collected, effects: list[Effect]) -> None:
         self._parked = None
         if local.reply is not None:
             effects.append(ToClient(local.reply))
