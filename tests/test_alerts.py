@@ -32,7 +32,6 @@ from gateway.listen.counters import Counters, Refused
 from gateway.listen.handshakes import Handshakes
 from gateway.listen.login_metrics import LoginCollector
 from gateway.listen.metrics import ServerCollector
-from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.tls_metrics import TlsCollector
 from gateway.listen.unsent import Unsent
 from gateway.node.event_loop import look_forever, loop_delays
@@ -47,6 +46,7 @@ from gateway.upstream.build import broker_troubles
 from gateway.windows.metrics import OutcomeCollector, RoundTripCollector, WindowCollector
 from gateway.windows.record_outcomes import RecordOutcomes
 from gateway.windows.store_availability import MonitoredStore
+from keyway.repeated_lines import RepeatedLines
 from keyway.tls.certificates import AllCertificates, Certificates, Expiring
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology

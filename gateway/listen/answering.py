@@ -16,8 +16,8 @@ from gateway.listen.client_limits import ClientLimits
 from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.counters import Counters
-from gateway.listen.repeated_lines import RepeatedLines
 from gateway.upstream.opening import Ask
+from keyway.repeated_lines import RepeatedLines
 
 if TYPE_CHECKING:
     from gateway.listen.client_login import ClientLogin

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from gateway.listen.counters import Counters
-from gateway.listen.repeated_lines import RepeatedLines
+from keyway.repeated_lines import RepeatedLines
 
 log = structlog.get_logger("keyway.connection")
 

@@ -34,11 +34,11 @@ from gateway.listen.limits import (
     HANDSHAKES_MAX,
     HANDSHAKES_WAITING_MAX,
 )
-from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.sockets import ClientSide
 from gateway.listen.tls_context import AskedContext, AskedObject
 from gateway.listen.tls_flow import Between, TlsTransport
 from gateway.listen.unsent import Unsent
+from keyway.repeated_lines import RepeatedLines
 from keyway.tls.certificates import Certificates
 
 log = structlog.get_logger("keyway.tls")

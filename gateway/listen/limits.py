@@ -88,7 +88,6 @@ HANDSHAKE_WAIT_LOOKS = 10  # for a place; a client gives up after ten seconds or
 FIRST_WORDS_BYTES_MAX = 16 * 1024  # of a client that waits; a ClientHello is some KB
 # Of a socket with TLS: decrypted they are never more, so HELD_BYTES_MAX holds for them, too.
 TLS_READ_BYTES_MAX = 128 * 1024
-REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause
 
 # Logins that the gateway judges itself.
 PASSWORDS_HASHED_AT_ONCE = 2  # each is a thread for milliseconds; the event loop keeps its core

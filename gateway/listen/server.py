@@ -53,11 +53,11 @@ from gateway.listen.limits import (
     UPSTREAM_PATIENCE_S,
 )
 from gateway.listen.listening import Listening
-from gateway.listen.repeated_lines import RepeatedLines
 from gateway.listen.settings import ListenerSettings, ServerSettings
 from gateway.listen.sockets import ClientSide
 from gateway.listen.tls_context import AskedContext, server_context
 from gateway.upstream.errors import Unreachable
+from keyway.repeated_lines import RepeatedLines
 from keyway.tls.certificates import AllCertificates, Certificates, UnusableFiles
 
 __all__ = [

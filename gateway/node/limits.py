@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-REST_WAIT_S_MAX = 30.0  # of a connection, for a whole request, or for its answer to be taken
 TRIM_READ_BYTES_MIN = 32 * 1024 * 1024  # read, since memory was last given back to the system
 STOP_S_MAX = 10.0  # to persist and commit at stop; the store has the rest
 GC_ALLOCATIONS = 10_000  # between collections of young objects: of 50,000 one took 25 ms

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import socket
 import ssl
 
-import uvicorn
 from starlette.applications import Starlette
 
 from gateway.config.admin import AdminSection
 from gateway.config.file import ConfigError
 from gateway.listen.admission import rest_connections_max
 from gateway.listen.listeners import listening_socket
-from gateway.node.rest_connections import CallerSide, RestConnections
 from gateway.node.settings import tls_files
 from gateway.part import Part
+from keyway.rest.serving import Serving
 from keyway.tls.certificates import AllCertificates, Certificates, UnusableFiles, plain_context
 
 REST = "rest"  # in the place of a listener's name
@@ -32,44 +30,17 @@ class RestServer:
         certificates: Certificates[ssl.SSLContext] | None,
     ) -> None:
         self._section = section
-        # The audit names the peer of the connection: anybody may write X-Forwarded-For.
-        config = uvicorn.Config(
-            app,
-            http=CallerSide,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            proxy_headers=False,
-        )
-        config.load()
-        # Not `serve()`: that installs signal handlers of its own.
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._connections = RestConnections(
-            rest_connections_max(files),
-            lambda: CallerSide(config, self._server.server_state, self._server.lifespan.state),
-            None if certificates is None else certificates.following(),
-        )
+        context = None if certificates is None else certificates.following()
+        self._serving = Serving(app, rest_connections_max(files), context)
         self._listening: socket.socket | None = None
-        self._serving = asyncio.Event()
+        self.run, self.accept = self._serving.run, self._serving.accept
 
     async def start(self) -> None:
         """Raises CannotListen."""
         section = self._section
         self._listening = listening_socket(section.host, section.port, "admin.host, admin.port")
-        await self._server.startup(sockets=[])  # connections are accepted here
-        self._serving.set()
-
-    async def run(self) -> None:
-        await self._serving.wait()
-        await self._server.main_loop()
-
-    async def accept(self) -> None:
-        await self._serving.wait()
-        assert self._listening is not None
-        await self._connections.accept_forever(self._listening)
+        await self._serving.start(self._listening)
 
     async def close(self) -> None:
         if self._listening is not None:

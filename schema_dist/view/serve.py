@@ -10,17 +10,16 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import structlog
-import uvicorn
 from starlette.applications import Starlette
 
 from keyway.clusters.config import Cluster, ClustersConfig, ConfigError, RegistryView
 from keyway.clusters.core.subjects import RecordNames, SubjectTranslation
 from keyway.clusters.view_certificate import certificate_of
+from keyway.rest.serving import Serving
 from keyway.service import Backoff
 from keyway.tls.certificates import AllCertificates, UnusableFiles
 from schema_dist.core.contents import Contents
@@ -88,12 +87,6 @@ class Follower:
             await asyncio.sleep(self._poll_s)
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # signals belong to the process that serves the view
-
-
 def checked(cluster: Cluster) -> RegistryView:
     """Where the view listens. Raises ConfigError if the cluster has no `registry_view`."""
     if cluster.registry_view is None:
@@ -118,6 +111,7 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
     section = checked(cluster)
     try:
         listening = socket.create_server((section.host, section.port))
+        listening.setblocking(False)
     except OSError as error:
         where = f"{section.host}:{section.port}"
         raise ConfigError(f"registry_view: cannot listen on {where}: {error.strerror}") from error
@@ -132,13 +126,16 @@ async def _serve(config: ClustersConfig, cluster: Cluster, beats: int | None) ->
         authenticate = _asks_for_passwords(config, section)
         behind = Behind(lambda: follower.shown, primary, authenticate, follower.age_s)
         certificates = AllCertificates()
-        server = _server(section, view_app(behind), certificates)
+        serving = serving_of(section, view_app(behind), certificates)
         _LOG.info("registry_view", cluster=cluster.name, host=section.host, port=section.port)
-        try:
-            work = [follower.run(), server.serve([listening]), certificates.look_forever()]
-            await together(work if beats is None else [*work, _beat(beats, follower)])
-        finally:
-            server.should_exit = True
+        await serving.start(listening)
+        work = [
+            follower.run(),
+            serving.run(),
+            serving.accept(),
+            certificates.look_forever(),
+        ]
+        await together(work if beats is None else [*work, _beat(beats, follower)])
 
 
 def _memory_bytes() -> int:
@@ -169,26 +166,17 @@ async def _beat(pipe: int, follower: Follower) -> None:
         await asyncio.sleep(VIEW_BEAT_S)
 
 
-def _server(section: RegistryView, app: Starlette, certificates: AllCertificates) -> _Server:
+def serving_of(section: RegistryView, app: Starlette, certificates: AllCertificates) -> Serving:
     """Its certificate is one of `certificates`. Raises ConfigError if that or its key cannot be
     used.
     """
-    settings = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=VIEW_CONNECTIONS_MAX,
-    )
-    settings.load()
     try:
         own = certificate_of(section)
     except UnusableFiles as unusable:
         raise ConfigError(f"registry_view: {unusable}") from unusable
     if own is not None:
         certificates.add(own)
-        settings.ssl = own.following()
-    return _Server(settings)
+    return Serving(app, VIEW_CONNECTIONS_MAX, None if own is None else own.following())
 
 
 def _asks_for_passwords(config: ClustersConfig, section: RegistryView) -> bool:

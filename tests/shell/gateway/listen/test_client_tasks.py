@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.counters import Counters
-from gateway.listen.repeated_lines import RepeatedLines
+from keyway.repeated_lines import RepeatedLines
 from tests.rig.loopback import run, until
 
 

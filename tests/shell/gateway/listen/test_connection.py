@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import encode_response
 from gateway.listen.counters import Refused
-from gateway.listen.limits import HELD_BYTES_MAX, REPEATED_LINES_MS
-from gateway.listen.repeated_lines import RepeatedLines
+from gateway.listen.limits import HELD_BYTES_MAX
 from gateway.listen.server import Request
 from gateway.upstream.errors import UpstreamError
+from keyway.repeated_lines import REPEATED_LINES_MS, RepeatedLines
 from tests.rig.fake_broker import ReceivedRequest
 from tests.rig.loopback import (
     answers,

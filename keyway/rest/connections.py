@@ -16,9 +16,8 @@ from typing import cast
 import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from gateway.listen.limits import ACCEPT_AGAIN_S, HANDSHAKE_S_MAX
-from gateway.listen.repeated_lines import RepeatedLines
-from gateway.node.limits import REST_WAIT_S_MAX
+from keyway.repeated_lines import RepeatedLines
+from keyway.rest.limits import REST_ACCEPT_AGAIN_S, REST_HANDSHAKE_S_MAX, REST_WAIT_S_MAX
 
 log = structlog.get_logger("keyway.rest")
 
@@ -122,7 +121,7 @@ class RestConnections:
                 try:
                     accepted, _ = await loop.sock_accept(listening)
                 except OSError:  # no open file is left, or the client has gone
-                    await asyncio.sleep(ACCEPT_AGAIN_S)
+                    await asyncio.sleep(REST_ACCEPT_AGAIN_S)
                     continue
                 if not self._has_room():
                     accepted.close()
@@ -143,7 +142,7 @@ class RestConnections:
         """Lasts as long as the connection."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(HANDSHAKE_S_MAX):
+            async with asyncio.timeout(REST_HANDSHAKE_S_MAX):
                 await loop.connect_accepted_socket(lambda: caller, accepted, ssl=self._context)
             await caller.gone.wait()
         except (OSError, TimeoutError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from gateway.listen.limits import REPEATED_LINES_MS
+REPEATED_LINES_MS = 10_000  # between two log lines of one kind that strangers cause
 
 
 class RepeatedLines:

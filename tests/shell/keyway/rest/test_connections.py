@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gateway.listen.listeners import listening_socket
-from gateway.node.rest_connections import CallerSide, RestConnections
+from keyway.rest.connections import CallerSide, RestConnections
 from tests.rig.certificates import Authority
 from tests.rig.loopback import run, until
 from tests.rig.patience import patient_s
@@ -160,7 +160,7 @@ def test_a_connection_waits_for_its_client_for_a_while(
         async with rest() as it:
             late = await it.caller(LATE)
             await it.asked.wait()
-            monkeypatch.setattr("gateway.node.rest_connections.REST_WAIT_S_MAX", 0.2)
+            monkeypatch.setattr("keyway.rest.connections.REST_WAIT_S_MAX", 0.2)
             await it.caller(sent)
             await until(lambda: it.connections.open == 2)
             await until(lambda: it.connections.open == 1)
@@ -171,7 +171,7 @@ def test_a_connection_waits_for_its_client_for_a_while(
 
 
 def test_an_answer_that_is_taken_slowly_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.node.rest_connections.REST_WAIT_S_MAX", 0.8)
+    monkeypatch.setattr("keyway.rest.connections.REST_WAIT_S_MAX", 0.8)
 
     async def main() -> None:
         async with rest() as it:
@@ -210,7 +210,7 @@ def test_handshakes_that_never_come_make_room(tls: tuple[ssl.SSLContext, ssl.SSL
 def test_a_handshake_has_its_time(
     monkeypatch: pytest.MonkeyPatch, tls: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
-    monkeypatch.setattr("gateway.node.rest_connections.HANDSHAKE_S_MAX", 0.1)
+    monkeypatch.setattr("keyway.rest.connections.REST_HANDSHAKE_S_MAX", 0.1)
 
     async def main() -> None:
         async with rest(tls[0]) as it:

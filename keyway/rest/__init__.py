@@ -1,0 +1,1 @@
+"""REST servers among strangers: connections are counted, and have their time."""
