@@ -158,6 +158,7 @@ class LinkRun:
         self._refusals.keep(plan.topics.keys() | plan.stopped.keys())
         self.report.forget_left(self._source.absent)
         if not starts:
+            self.report.well()  # both clusters have answered, and no query will tell
             self.stop.wait(SURVEY_EVERY_S)
             return
         names = {

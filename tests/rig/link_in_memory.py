@@ -105,6 +105,9 @@ class Side:
     def visible(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         return {name: (self.ids[name], self.partitions) for name in names if name in self.ids}
 
+    def absent(self, names: Sequence[str]) -> set[str]:
+        return set(names) - self.ids.keys()
+
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         return {name: dict(self.settings) for name in names if name in self.ids}
 

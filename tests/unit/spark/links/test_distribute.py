@@ -483,3 +483,20 @@ def test_a_position_that_moved_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(LinkRun, "_round", moved)
     run.run()
     assert run.report.fault == "flights-0: the link was switched away from this target"
+
+
+def test_a_fault_is_over_when_both_clusters_answer_and_there_is_nothing_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a query said so. A link without topics was shown as waiting for ever."""
+    world = World(here=Side("c1"))
+    run = world.process()
+    monkeypatch.setattr("spark.links.distribute.choose_target", lambda *_: run._link)
+    monkeypatch.setattr(LinkRun, "_aim", lambda _: None)
+    run.report.trouble("c2 was away for a moment")
+    assert world.told["link/c1-level-1"]["state"] == "waiting"
+    run.stop.set()
+    for _ in range(2):  # the second one tells it
+        run._round()
+    row = world.told["link/c1-level-1"]
+    assert (row["state"], row["error"], run.report.running) == ("running", "", True)
