@@ -32,7 +32,7 @@ ClusterOption = Annotated[str, typer.Option(help="The cluster whose records are 
 @contextmanager
 def told() -> Iterator[None]:
     """Ends the command with one line for a fault that a user can mend: 2 for a missing package or a
-    wrong configuration, 1 for a cluster that does not answer.
+    wrong configuration, 3 for a cluster that does not answer.
     """
     try:
         from confluent_kafka import KafkaException
@@ -109,18 +109,25 @@ def status(
     watch: WatchOption = None,
     output: Output = "table",
 ) -> None:
-    """Show how far every link is, and why it waits."""
+    """Show how far every link is, and why it waits. Exits with 1 if a link or a topic is not
+    copied, with 3 if a cluster does not answer.
+    """
     with told():
         from keyway.clusters.config import load
-        from spark.links.show import Links, links_table
+        from spark.links.show import Links, exit_of, links_table
 
         links = Links(load(config), link, topic)
+        code = Exit.DONE
 
         def look() -> View:
+            nonlocal code
             rows = links.look(within_s=LOOK_S_MAX if watch else None)
+            code = exit_of(rows)
             return View(rows, lambda: typer.echo(links_table(rows)))
 
         show(look, output, watch)
+        if watch is None:
+            raise typer.Exit(code)
 
 
 @app.command()

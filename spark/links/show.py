@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from keyway.clusters.core.tree import Distributor
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.asking import Asking, Away
 from keyway.service import wall_ms
+from keyway.terminal.exits import Exit
 from spark.links.link import link_name
 from spark.links.status import LEFT, LINK, TOPIC, Json, StatusTopic
 from spark.streaming.kafka import KafkaSide
@@ -51,6 +53,17 @@ class Links:
         ]
 
 
+def exit_of(links: Collection[Json]) -> Exit:
+    """AWAY if a cluster does not answer, REFUSED unless every link copies all of its topics."""
+    states = {link["state"] for link in links}
+    if "unknown" in states:
+        return Exit.AWAY
+    stopped = any(
+        topic.get("state") == "stopped" for link in links for topic in link["topics"].values()
+    )
+    return Exit(int(stopped or not states <= {"running", "starting"}))
+
+
 def links_of(config: ClustersConfig) -> list[Json]:
     return Links(config).look()
 
@@ -88,7 +101,7 @@ def link_row(
         return {**row, "state": "unknown", "error": records.reason, "topics": {}}
     state = records.get(f"{LINK}/{link}", {"state": "never run", "target": None, "error": ""})
     late = wall_ms() - int(state.get("updated_ms", 0)) > STALE_MS
-    if state["state"] in ("running", "waiting") and late:
+    if state["state"] not in ("ended", "never run") and late:
         at = datetime.fromtimestamp(state["updated_ms"] / 1_000, UTC)
         state = {**state, "state": "silent", "error": f"not heard of since {at:%F %T}Z"}
     prefix = f"{TOPIC}/{link}/"

@@ -10,6 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.cli.main import app
+from keyway.terminal.exits import Exit
 
 TWO = """
 clusters:
@@ -59,6 +60,7 @@ def test_the_status_of_clusters_that_are_away(tmp_path: Path) -> None:
         ("c1-level-1", "unknown"),
         ("c2-level-1", "unknown"),
     ]
+    assert ended.exit_code == Exit.AWAY
 
 
 def test_the_status_of_one_link(tmp_path: Path) -> None:

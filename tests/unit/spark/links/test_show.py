@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from keyway.clusters.core.tree import ClusterName, Distributor, Level
 from keyway.clusters.core.trust import CHECKSUM, Seals
 from keyway.kafka.asking import Away
 from keyway.service import wall_ms
-from spark.links.show import COLUMNS, link_row, links_table
-from spark.links.status import PartitionStatus, TopicStatus
+from keyway.terminal.exits import Exit
+from spark.links.show import COLUMNS, STALE_MS, exit_of, link_row, links_table
+from spark.links.status import Json, PartitionStatus, TopicStatus
 
 AMS = Distributor(ClusterName("ams"), Level(1), (ClusterName("fra"),), (ClusterName("fra"),))
 
@@ -70,3 +73,29 @@ def test_a_partition_that_waits_for_a_transaction_of_its_source() -> None:
 def test_a_link_whose_source_is_away() -> None:
     row = link_row(AMS, Away("no answer"), "orders")
     assert (row["state"], row["error"], row["topics"]) == ("unknown", "no answer", {})
+
+
+def row_of(state: str, *, age_ms: int = 0, topic: TopicStatus | None = None) -> Json:
+    link = {"state": state, "target": "fra", "error": "", "updated_ms": wall_ms() - age_ms}
+    topics = {} if topic is None else {"topic/ams-level-1/orders": topic.as_json()}
+    return link_row(AMS, {"link/ams-level-1": link, **topics})
+
+
+@pytest.mark.parametrize("state", ["running", "waiting", "starting"])
+def test_a_link_that_is_not_heard_of_is_silent(state: str) -> None:
+    """One that hung while it started was shown as starting for ever."""
+    assert row_of(state)["state"] == state
+    late = row_of(state, age_ms=STALE_MS + 1)
+    assert late["state"] == "silent"
+    assert late["error"].startswith("not heard of since 20")
+    assert row_of("ended", age_ms=STALE_MS + 1)["state"] == "ended"
+
+
+def test_the_exit_status_of_what_is_shown() -> None:
+    """It was 0 of clusters that were away, and of a topic that a gap had stopped."""
+    well, late = row_of("running", topic=TopicStatus()), row_of("running", age_ms=STALE_MS + 1)
+    stopped = row_of("running", topic=TopicStatus("stopped", "records were deleted"))
+    assert exit_of([well, row_of("starting")]) is Exit.DONE
+    for amiss in (late, stopped, row_of("waiting"), row_of("ended"), link_row(AMS, {})):
+        assert exit_of([well, amiss]) is Exit.REFUSED
+    assert exit_of([late, link_row(AMS, Away("no answer"))]) is Exit.AWAY
