@@ -51,9 +51,16 @@ class CompactedTopic:
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], name: str, *, answer_s: float = ANSWER_S_MAX
+        self,
+        settings: Mapping[str, Any],
+        name: str,
+        *,
+        answer_s: float = ANSWER_S_MAX,
+        compression: str = "none",
     ) -> None:
+        """`compression`: of what is written. The topic's limit is one of compressed records."""
         self.name = name
+        self._compression = compression
         self._settings = {**settings, "log_level": QUIET}
         self._answer_s = answer_s
         self._created_s: float | None = None
@@ -77,6 +84,7 @@ class CompactedTopic:
                 "enable.idempotence": True,
                 "message.timeout.ms": int(self._answer_s * 1_000),
                 "message.max.bytes": RECORD_BYTES_MAX,
+                "compression.type": self._compression,
             }
         )
 
