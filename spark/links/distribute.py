@@ -72,7 +72,7 @@ from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
 log = structlog.get_logger("keyway.links")
 
 # The failures of queries and clusters; anything else is a bug and ends the run.
-FAILURES = (KafkaException, PySparkException, PositionMoved)
+FAILURES = (KafkaException, PySparkException, Py4JJavaError, PositionMoved)
 
 
 @dataclass(slots=True)

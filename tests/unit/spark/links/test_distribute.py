@@ -500,3 +500,30 @@ def test_a_fault_is_over_when_both_clusters_answer_and_there_is_nothing_to_copy(
         run._round()
     row = world.told["link/c1-level-1"]
     assert (row["state"], row["error"], run.report.running) == ("running", "", True)
+
+
+class OfJava(Py4JJavaError):  # type: ignore[misc]
+    """An exception of the JVM, without a JVM."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def test_an_exception_of_the_jvm_in_the_link_s_own_thread_is_waited_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is read before an unreadable record is read there. A source that went away just then
+    ended the process, and all links with it.
+    """
+    run = World().process()
+
+    def round_of(_: LinkRun) -> None:
+        run.stop.set()
+        raise OfJava("o54.collectToPython: org.apache.kafka.common.errors.TimeoutException: away")
+
+    monkeypatch.setattr(LinkRun, "_round", round_of)
+    run.run()
+    assert run.report.fault == "TimeoutException: away"
