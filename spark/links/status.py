@@ -116,6 +116,9 @@ class StatusTopic:
         self._found: dict[str, bytes] = {}
         self._skipped = 0  # records that nobody can read
 
+    def exists(self) -> bool:
+        return self._topic.exists()
+
     def ensure(self) -> bool:
         """Creates the topic unless it exists. Returns whether it did."""
         return self._topic.ensure()

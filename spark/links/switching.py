@@ -38,7 +38,8 @@ def ask_for_switch(
     status = StatusTopic(source, config.messages.status_topic)
     distributor = config.checked_tree().distributor(link.source, link.level)
     report = LinkReport(distributor, status)
-    report.load()
+    if execute or status.exists():  # else the link has never run
+        report.load()
     old = report.target
     logical = {
         follow.logical

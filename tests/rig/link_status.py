@@ -14,6 +14,9 @@ class Kept:
         self.records = records
         self.deleted = False
 
+    def exists(self) -> bool:
+        return not self.deleted
+
     def ensure(self) -> bool:
         """Returns whether it was made anew."""
         deleted, self.deleted = self.deleted, False

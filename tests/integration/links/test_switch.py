@@ -188,3 +188,14 @@ def test_positions_that_a_target_could_not_take_go_along_to_the_next_one(
     found = link.side(B).positions(link.link(B).group, [(link.name(B, "late"), 0)])
     assert [position.offset for position in found.values()] == [len(VALUES)]
     assert link.report().topics()[link.name(A, "late")].owed == {}
+
+
+def test_what_is_only_shown_changes_nothing(link: LinkByHand) -> None:
+    """It created the status topic of a link that had never run."""
+    status = link.config.messages.status_topic
+    delete_topic(link.front, status)
+    shown = ask_for_switch(link.config, A, LEVEL, C, rewind=False, execute=False)
+    assert (shown["from"], shown["unforwarded"]) == (None, [])
+    assert status not in link.source.topic_names()
+    ask_for_switch(link.config, A, LEVEL, C, rewind=False, execute=True)
+    assert status in link.source.topic_names()
