@@ -62,10 +62,7 @@ def build(
     settings = GroupSettings(config, partial(group_config, upstream.cluster), now_ms, queues_work)
     key_filters = KeyFilters(config, redis, now_ms)
     saved_members, begun_topics = SavedMembers(redis, key_filters.of), BegunTopics(redis)
-    sessions = ShareSessions(
-        secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX
-    )
-    groups = Groups(settings, sessions, key_filters.of, GROUP_START_MS)
+    groups = Groups(settings, _sessions(), key_filters.of, GROUP_START_MS)
     evictions = Evictions(groups)
     shared = None
     if not isinstance(owners, Alone):
@@ -120,6 +117,10 @@ def build(
         ),
         stop=saved_members.stop,
     )
+
+
+def _sessions() -> ShareSessions:
+    return ShareSessions(secrets.token_hex(4), SHARE_SESSIONS_MAX, CONNECTION_SHARE_SESSIONS_MAX)
 
 
 async def _troubles(key_filters: KeyFilters) -> Sequence[Trouble]:
