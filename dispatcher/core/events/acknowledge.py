@@ -288,6 +288,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
     plain = state.prefetch == 1 and state.hold is None
+    drains = len(state.draining_keys.by_key) > 0
     ended: i64 = 0  # offsets of the ranges that are in the rings
     for first, last in ranges:
         offset: i64 = first
@@ -319,6 +320,8 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                 state.forget(offset)
             else:
                 queue.in_flight -= 1
+                if drains and queue.in_flight == 0:
+                    state.draining_keys.released.append(queue)
                 if queue.retried:
                     state.forget(offset)
                 if queue.head != offset:

@@ -34,8 +34,8 @@ def finish(state: WindowState) -> Step:
         _lift_limits(state)
         state.touch_all()  # a limit depends on the other members, too
     _close_leases(state)
-    if state.draining_keys.by_key:
-        state.draining_keys.end(state.touched)
+    if state.draining_keys.released:
+        state.draining_keys.end()
     if state.idle_keys > IDLE_KEYS_MAX:
         state.drop_idle_keys()
     changes = state.changes

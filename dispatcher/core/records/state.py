@@ -220,6 +220,8 @@ class WindowState:
         queue = window.queue_at(offset)
         if queue is not None:
             queue.in_flight -= 1
+            if queue.in_flight == 0 and self.draining_keys.by_key:
+                self.draining_keys.released.append(queue)
         return lease
 
     def accept_aside(self, offset: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dispatcher.core.model import AckType, MemberId, Policy
+from dispatcher.core.records.draining_keys import COUNTED_MAX
 from dispatcher.core.reports.stats import DrainingKey, MemberStats
 from tests.rig.playbook import Playbook
 
@@ -170,3 +171,25 @@ def test_a_drain_reads_well() -> None:
     play, _ = moved("c2")
     draining = play.core._state.draining_keys
     assert repr(next(iter(draining.by_key.values()))) == "<at c1 attempts=0>"
+
+
+def test_of_very_many_draining_keys_no_attempts_are_counted() -> None:
+    """A pass over all of them with each question of each fetch: it would cost more than it tells."""
+    play = Playbook().join("c1")
+    keys = [b"key-%d" % at for at in range(4 * COUNTED_MAX)]
+    play.produce(*keys)
+    play.acquire("c1", len(keys))
+    play.produce(*keys).join("c2")
+    drain = play.core.draining[0]
+    assert drain > COUNTED_MAX
+    ask(play, "c2")
+    assert {key.attempts for key in play.core.stats().draining} == {0}
+    settled = 0
+    while play.core.draining[0] > COUNTED_MAX:
+        play.ack("c1", settled)
+        settled += 1
+    play.core.check_invariants()
+    assert cleared(play)[0] == drain - COUNTED_MAX
+    assert play.acquire("c2", len(keys)), "the keys that have drained"
+    ask(play, "c2")
+    assert {key.attempts for key in play.core.stats().draining} == {1}
