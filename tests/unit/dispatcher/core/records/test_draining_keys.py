@@ -174,7 +174,7 @@ def test_a_drain_reads_well() -> None:
 
 
 def test_of_very_many_draining_keys_no_attempts_are_counted() -> None:
-    """A pass over all of them with each question of each fetch: it would cost more than it tells."""
+    """It would be a pass over all of them with each question of each fetch."""
     play = Playbook().join("c1")
     keys = [b"key-%d" % at for at in range(4 * COUNTED_MAX)]
     play.produce(*keys)
