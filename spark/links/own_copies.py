@@ -15,8 +15,13 @@ from keyway.clusters.core.tree import ClusterName
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.to_ends import place_of, read_to
 from spark.links.lookup import topic_id_of
-from spark.streaming.kafka import KafkaSide
-from spark.streaming.limits import ANSWER_S, OWN_COPIES_SCANNED_MAX, PARTITIONS_SCANNED_AT_ONCE
+from spark.streaming.kafka import KafkaSide, parted
+from spark.streaming.limits import (
+    ANSWER_S,
+    OWN_COPIES_SCANNED_BACK,
+    OWN_COPIES_SCANNED_MAX,
+    PARTITIONS_SCANNED_AT_ONCE,
+)
 from spark.streaming.orders import Partition
 from spark.streaming.read_back import headers_of
 
@@ -45,22 +50,35 @@ def topics_copied_before(
     places: Mapping[Partition, Fresh],
     seals: Seals,
 ) -> dict[str, str]:
-    """The topics that have a copy of the source's records among the last records of a partition
-    without a position, or of which that cannot be read, each with the reason to stop it. `places`:
-    by the target's topics. Raises KafkaException.
+    """The topics of which a partition without a position has copies of the source's records where
+    it is looked at, or cannot be read, each with the reason to stop it. `places`: by the target's
+    topics. Raises KafkaException.
     """
     starts, ends = target.log_starts(places), target.log_ends(places)
-    filled = {place: max(starts[place], ends[place] - OWN_COPIES_SCANNED_MAX) for place in places}
-    filled = {place: at for place, at in filled.items() if at < ends[place]}
+    left = {place: looked_at(starts[place], ends[place]) for place in places}
     found: dict[str, str] = {}
-    listed = sorted(filled)
     with target.consumer(f"{group}-compare", enable_partition_eof=True) as consumer:
-        for first in range(0, len(listed), PARTITIONS_SCANNED_AT_ONCE):
-            chosen = listed[first : first + PARTITIONS_SCANNED_AT_ONCE]
-            consumer.assign([TopicPartition(*place, filled[place]) for place in chosen])
-            asked = {place: ends[place] for place in chosen}
-            found |= _found(consumer, asked, source, places, seals)
+        while left := {at: spans for at, spans in left.items() if spans and at[0] not in found}:
+            for chosen in parted(sorted(left), PARTITIONS_SCANNED_AT_ONCE):
+                spans = {place: left[place].pop(0) for place in chosen}
+                consumer.assign([TopicPartition(*at, first) for at, (first, _) in spans.items()])
+                asked = {place: end for place, (_, end) in spans.items()}
+                found |= _found(consumer, asked, source, places, seals)
     return found
+
+
+def looked_at(start: int, end: int) -> list[tuple[int, int]]:
+    """The spans of a log from `start` to `end` that are looked at: its end, then spans that are
+    each twice as far from the end, up to its start. While the link was away the target's own
+    producers may have written on. Copies are found if they are as many as what is behind them.
+    """
+    first = max(start, end - OWN_COPIES_SCANNED_MAX)
+    spans, back = [(first, end)] if first < end else [], OWN_COPIES_SCANNED_MAX
+    while first > start:
+        back *= 2
+        first = max(start, end - back)
+        spans.append((first, first + OWN_COPIES_SCANNED_BACK))
+    return spans
 
 
 def _found(

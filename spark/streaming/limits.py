@@ -34,8 +34,10 @@ SURVEY_REST = 20  # times what a look took, from one to the next: of thousands o
 SURVEY_EVERY_S_MAX = 15.0  # and yet an operator's switch is not to wait for long
 BATCH_LOOK_S = 1.0  # of a batch that goes on after that: the process may be told to end
 BATCH_ENDS_S = 10.0  # a batch that is copied has this long to end before its query is stopped
-# Of each partition without a position, to find copies of an earlier life of the link.
+# Of the end of each partition without a position, to find copies of an earlier life of the link,
+# and of each span further back: there are 20 of them in a log of 300 million records.
 OWN_COPIES_SCANNED_MAX = 300
+OWN_COPIES_SCANNED_BACK = 100
 PARTITIONS_SCANNED_AT_ONCE = 500  # by one consumer
 OFFSETS_AT_ONCE = 250  # partitions whose logs are asked for at once
 LEADERS_MS = 5_000  # of partitions: asked for again when their logs are asked for after this

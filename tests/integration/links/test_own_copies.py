@@ -12,7 +12,7 @@ from keyway.clusters.core.copies import COPY_HEADER, Copy, Origin, Stood, encode
 from keyway.clusters.core.tree import ClusterName, Flags
 from keyway.clusters.core.trust import CHECKSUM
 from spark.links.own_copies import Fresh, topics_copied_before
-from spark.streaming.limits import OWN_COPIES_SCANNED_MAX
+from spark.streaming.limits import OWN_COPIES_SCANNED_BACK, OWN_COPIES_SCANNED_MAX
 from tests.rig.link_by_hand import TIMESTAMP_MS, A, B, C, LinkByHand
 from tests.rig.several_clusters import send
 from tests.rig.steady_writes import steady_records
@@ -58,11 +58,17 @@ def test_whose_copies_they_are(link: LinkByHand) -> None:
     assert found(link, *topics) == {"renamed", "without-id"}
 
 
-def test_the_end_is_looked_at(link: LinkByHand) -> None:
-    own = Origin(A, "any", 0, 7, ID)
-    write(link, "old", own, *[None] * OWN_COPIES_SCANNED_MAX)
-    write(link, "new", *[None] * OWN_COPIES_SCANNED_MAX, own)
-    assert found(link, "old", "new") == {"new"}
+def test_where_copies_are_looked_for(link: LinkByHand) -> None:
+    """The target's own producers write on while the link is away: behind 300 records of theirs no
+    copy was found, and the link copied all once more.
+    """
+    own, few, many = Origin(A, "any", 0, 7, ID), OWN_COPIES_SCANNED_BACK + 1, 700
+    write(link, "at-the-end", *[None] * OWN_COPIES_SCANNED_MAX, own)
+    write(link, "at-the-start", own, *[None] * many)
+    write(link, "between", *[None] * few, *[own] * many, *[None] * (many - 1))
+    write(link, "too-few", *[None] * few, own, *[None] * many)
+    topics = ("at-the-end", "at-the-start", "between", "too-few")
+    assert found(link, *topics) == {"at-the-end", "at-the-start", "between"}
 
 
 def test_a_topic_that_is_written_to_all_the_time(link: LinkByHand) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from keyway.clusters.core.tree import ClusterName
 from keyway.clusters.core.trust import CHECKSUM
-from spark.links.own_copies import NOT_READABLE, _found
+from spark.links.own_copies import NOT_READABLE, _found, looked_at
 
 
 class Told:
@@ -53,3 +53,28 @@ def test_a_topic_that_may_not_be_read_stops_alone() -> None:
 def test_a_cluster_that_fails_is_no_fault_of_a_topic() -> None:
     with pytest.raises(KafkaException):
         look(Told("fares", KafkaError._TRANSPORT))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "spans"),
+    [
+        (7, 7, []),
+        (7, 9, [(7, 9)]),
+        (0, 300, [(0, 300)]),
+        (0, 301, [(1, 301), (0, 100)]),
+        (50, 2_000, [(1_700, 2_000), (1_400, 1_500), (800, 900), (50, 150)]),
+    ],
+)
+def test_a_log_is_looked_at_from_its_end_back(
+    start: int, end: int, spans: list[tuple[int, int]]
+) -> None:
+    assert looked_at(start, end) == spans
+
+
+def test_copies_are_met_if_they_are_as_many_as_what_is_behind_them() -> None:
+    for behind in range(1, 5_000, 7):
+        log_end = 10_000
+        copies = range(log_end - 2 * behind, log_end - behind)
+        assert any(
+            first < copies.stop and last > copies.start for first, last in looked_at(0, log_end)
+        )
