@@ -272,14 +272,8 @@ class _Task:
             position = self._since(ANSWER_S)
         expected = writing.expected.get(self._place, 0)
         if position < expected:
-            raise self._moved(position, expected)
+            raise _moved(self._place, position, expected)
         return position
-
-    def _moved(self, position: int, reached: int) -> PositionMoved:
-        return PositionMoved(
-            f"{self.topic}-{self.partition}: the position on the target is {position}, this run has"
-            f" reached {reached}"
-        )
 
     @property
     def _name(self) -> str:
@@ -410,7 +404,7 @@ class _Task:
         """
         self.writer = self._new_writer(careful=careful)
         if (position := self._since(ANSWER_S)) != self.tally.position:
-            raise self._moved(position, self.tally.position)
+            raise _moved(self._place, position, self.tally.position)
 
     def _one_by_one(self, piece: pyarrow.RecordBatch) -> None:
         """Commits the piece up to the first record that is refused, or as the policy says: without
@@ -448,3 +442,8 @@ class _Task:
 
 def _end_of(piece: pyarrow.RecordBatch) -> int:
     return int(piece.column("offset")[-1].as_py()) + 1
+
+
+def _moved(place: Partition, position: int, reached: int) -> PositionMoved:
+    told = f"the position on the target is {position}, this run has reached {reached}"
+    return PositionMoved(f"{place[0]}-{place[1]}: {told}")
