@@ -75,7 +75,10 @@ RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
 RETRY_MAX_MS = 2_000  # ... to here
 DELETED_TOPICS_MS = 600_000  # between two looks; a topic that two in a row miss is deleted
 FILTER_GLOBS_MAX = 32  # per member: each new key is matched against all of them
-FILTER_GLOB_BYTES_MAX = 256  # a key of 1 MB takes at most some 13 ms for each glob
+FILTER_GLOB_BYTES_MAX = 256
+# Of the distinct key filters of a group's members together, as declared_filters.py counts them: a
+# new key is matched with all of them, in one step. Some 1,000 members with a prefix each.
+FILTERS_COST_MAX = 65_536
 FILTER_RULES_MAX = 1_000  # per group: each join is matched against all of them
 MASK_RULES_MAX = 100  # of the values that REST shows; each is matched with each field
 LISTENERS_MAX = 16  # for clients; a socket each for every virtual broker

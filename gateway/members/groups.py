@@ -14,6 +14,8 @@ import structlog
 
 from dispatcher.core.model import Member, MemberId, Reason
 from gateway.config.groups import GroupSection
+from gateway.core.limits import FILTERS_COST_MAX
+from gateway.core.share.declared_filters import check_cost, cost
 from gateway.core.share.errors import GroupFull
 from gateway.core.share.membership import (
     JOIN_EPOCH,
@@ -104,6 +106,8 @@ class Groups:
         known = group.members.get(beat.member_id)
         if known is None and beat.member_epoch == JOIN_EPOCH:
             self._check_room(group_name, beat, now_ms)
+        if beat.member_epoch >= 0 and (known is None or known.client_id != beat.client_id):
+            self._check_filters(group, beat)
         count = len(group.members)
         answer = group.heartbeat(beat, topic_by_name, self.listening.of(now_ms))
         self._members += len(group.members) - count
@@ -143,6 +147,13 @@ class Groups:
             self._refused_ms = now_ms
             log.warning("too_many_members", group=group, client=beat.client_host, reason=why)
         raise GroupFull(why)
+
+    def _check_filters(self, group: ShareGroup, beat: Heartbeat) -> None:
+        """Raises InvalidKeyFilters."""
+        own = self.key_filters(group.name, beat.client_id)
+        if own:
+            members = (one for one in group.members.values() if one.member_id != beat.member_id)
+            check_cost([own, *(self.key_filters(group.name, one.client_id) for one in members)])
 
     def _new(self, name: str) -> ShareGroup:
         section = self.settings.of(name)
@@ -290,7 +301,14 @@ class Groups:
             return there  # One takes every key.
         filters = {self.key_filters(group_name, client) for client in group.awaited(topic)}
         missing = sorted(filters - {member.filters for member in there})
-        return there + tuple(Member(MemberId(""), one, awaited=True) for one in missing)
+        # Who left does not count at a join, so they may be too many here.
+        left = FILTERS_COST_MAX
+        awaited = []
+        for one in missing:
+            left -= cost(one)
+            if left >= 0:
+                awaited.append(Member(MemberId(""), one, awaited=True))
+        return there + tuple(awaited)
 
     def forget_departed(self, name: str, now_ms: int) -> None:
         """Nobody waits any longer for members that left so long ago. `now_ms`: as listened."""

@@ -1,28 +1,25 @@
 """Key filters: globs over the key's bytes.
 
 `*` stands for any run of bytes, also none; `?` for exactly one byte, so a character of two UTF-8
-bytes takes two. There are no escapes and no classes; the whole key has to match. A member accepts
-a key if any of its filters matches, or if it has none.
+bytes takes two. There are no escapes and no classes; the whole key has to match. What stands
+between two stars is looked for in KEY_SEARCHED_BYTES_MAX of the key only. A member accepts a key if
+any of its filters matches, or if it has none.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import vec
 from mypy_extensions import i64
 
-from dispatcher.core.limits import GLOB_STEPS_MAX
+from dispatcher.core.limits import GLOB_STEPS_MAX, KEY_SEARCHED_BYTES_MAX
 
 _STAR: Final = 0x2A
 _ONE: Final = 0x3F
-_WORD_BITS: Final = 62  # of a state's word: shifted by one it is an i64 still
-# Not shifted where they are used: mypyc shifts a literal 1 in 32 bits.
-_BITS: Final[list[int]] = [2**bit for bit in range(_WORD_BITS)]
 
 
 def matches(pattern: bytes, key: bytes) -> bool:
-    """Whether the whole key matches. GLOB_STEPS_MAX steps at most, or a few for each byte of it."""
+    """Whether the whole key matches."""
     if len(pattern) * len(key) > GLOB_STEPS_MAX:
         return matches_long(pattern, key)
     pattern_size: i64 = len(pattern)
@@ -50,8 +47,7 @@ def matches(pattern: bytes, key: bytes) -> bool:
 
 def matches_long(pattern: bytes, key: bytes) -> bool:
     """As `matches`, for long keys: the parts before the first star and behind the last are
-    compared, the parts between two stars are searched from left to right. The time grows with the
-    length of the key, and not with that of the glob as well: clients choose both.
+    compared, the parts between two stars are searched from left to right.
     """
     first: i64 = pattern.find(b"*")
     if first < 0:
@@ -61,6 +57,8 @@ def matches_long(pattern: bytes, key: bytes) -> bool:
     end: i64 = len(key) - len(tail)
     if first > end or not _stands_at(pattern[:first], key, 0) or not _stands_at(tail, key, end):
         return False
+    if end > first + KEY_SEARCHED_BYTES_MAX:
+        end = first + KEY_SEARCHED_BYTES_MAX
     at = first
     for part in pattern[first:last].split(b"*"):
         behind = _behind(part, key, at, end)
@@ -81,40 +79,19 @@ def _stands_at(part: bytes, key: bytes, at: i64) -> bool:
 
 
 def _behind(part: bytes, key: bytes, start: i64, end: i64) -> int | None:
-    """Where the first place of `part` in key[start:end] ends.
-
-    Shift-and: bit i of the state says that the last i + 1 bytes match the part's first i + 1.
-    """
+    """Where the first place of `part` in key[start:end] ends."""
     if b"?" not in part:
         found = key.find(part, start, end)
         return None if found < 0 else found + len(part)
     size: i64 = len(part)
-    words: i64 = (size + _WORD_BITS - 1) // _WORD_BITS
-    masks = vec[i64]([0] * (256 * words))
-    i: i64 = 0
-    while i < size:
-        bit: i64 = _BITS[i % _WORD_BITS]
-        byte: i64 = 0 if part[i] == _ONE else i64(part[i])
-        stop: i64 = 256 if part[i] == _ONE else byte + 1
-        while byte < stop:
-            masks[byte * words + i // _WORD_BITS] |= bit
-            byte += 1
-        i += 1
-    state = vec[i64]([0] * words)
-    done: i64 = _BITS[(size - 1) % _WORD_BITS]
     at = start
-    while at < end:
-        row: i64 = i64(key[at]) * words
-        carry: i64 = 1
-        word: i64 = 0
-        while word < words:
-            before: i64 = state[word]
-            state[word] = (before << 1 | carry) & masks[row + word]
-            carry = before >> (_WORD_BITS - 1)
-            word += 1
+    while at + size <= end:
+        i: i64 = 0
+        while i < size and (part[i] == _ONE or part[i] == key[at + i]):
+            i += 1
+        if i == size:
+            return at + size
         at += 1
-        if state[words - 1] & done:
-            return at
     return None
 
 

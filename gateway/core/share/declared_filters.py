@@ -9,12 +9,16 @@ keyway.yaml and REST; a rule that matches the name wins over the declaration.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
-from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX
+from gateway.core.limits import FILTER_GLOB_BYTES_MAX, FILTER_GLOBS_MAX, FILTERS_COST_MAX
 from gateway.core.share.errors import InvalidRequest
 
 MARK = ";keys="
+_GLOB_COST = 32
+_SEARCH_COST = 512
+_SEARCHED_BYTE_COST = 64
 NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -52,3 +56,27 @@ def checked(globs: tuple[bytes, ...]) -> tuple[bytes, ...]:
                 f"A key filter of {len(glob)} bytes: at most {FILTER_GLOB_BYTES_MAX}."
             )
     return globs
+
+
+def cost(filters: tuple[bytes, ...]) -> int:
+    """The work of matching a key with these globs, roughly: a byte between two stars may be
+    compared with each byte of the key, any other one once.
+    """
+    return sum(_GLOB_COST + len(glob) + _search_cost(glob) for glob in filters)
+
+
+def check_cost(filters: Iterable[tuple[bytes, ...]]) -> None:
+    """`filters`: of all members of a group. Raises InvalidKeyFilters."""
+    wanted = sum(map(cost, set(filters)))
+    if wanted > FILTERS_COST_MAX:
+        raise InvalidKeyFilters(
+            f"The key filters of the group's members are too many together: {wanted} of at most"
+            f" {FILTERS_COST_MAX}. Each glob counts {_GLOB_COST} and its bytes, one with bytes"
+            f" between two `*` {_SEARCH_COST} more, and {_SEARCHED_BYTE_COST} for each of these;"
+            " equal filters count once."
+        )
+
+
+def _search_cost(glob: bytes) -> int:
+    searched = len(glob[glob.find(b"*") : glob.rfind(b"*")].replace(b"*", b""))
+    return _SEARCH_COST + _SEARCHED_BYTE_COST * searched if searched else 0

@@ -76,6 +76,7 @@ def test_a_join_asks_for_the_key_filters_of_each_member_once() -> None:
             node.beat("m3", 0, *topics, fetches=False)
 
     run(work())
+    assert asked.pop(0) == "client-m3", "before it may join"
     assert sorted(asked) == ["client-m1", "client-m2", "client-m3"]
     assert [one.topic for one in told] == list(topics)
     assert {one.members for one in told} == {told[0].members}

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from dispatcher.core.model import Acquire, MemberId
+from gateway.core.share.declared_filters import InvalidKeyFilters
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
 from tests.unit.gateway.members.test_groups import QUICK, beating, copied, names
@@ -114,5 +115,44 @@ def test_who_left_before_the_node_started_is_awaited(leads: bool) -> None:
             await asyncio.sleep(62)
             assert [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited] == []
             assert "client-b" not in changed[-1], "nor is it saved any longer"
+
+    run(work())
+
+
+HOSTILE = b"a?" * 100  # between two stars: 13,000 of the 65,536 that a group's filters may cost
+
+
+def hostile(node: Node) -> None:
+    node.groups.key_filters = lambda _, client: (b"*" + HOSTILE + client.encode() + b"*",)
+
+
+def test_a_member_whose_filters_would_be_too_many_for_its_group_is_refused() -> None:
+    """Each new key is matched with all of them: 50 members held the node up for good."""
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            hostile(node)
+            joined = node.beat("a", connection=1)
+            for name in "bcd":
+                node.beat(name, connection=1)
+            with pytest.raises(InvalidKeyFilters, match="too many together"):
+                node.beat("e", connection=1)
+            assert node.beat("a", joined, connection=1) >= joined, "it stays"
+            node.beat("a", -1, connection=1)
+            node.beat("h", connection=1)  # there is room again
+
+    run(work())
+
+
+def test_of_those_who_left_no_more_are_awaited_than_may_be_there() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            hostile(node)
+            node.beat("stays", connection=1)
+            for at in range(20):
+                node.beat(f"m{at}", connection=1)
+                node.beat(f"m{at}", -1, connection=1)
+            members = node.groups.members(GROUP, TOPIC)
+            assert [member.awaited for member in members] == [False] + [True] * 4
 
     run(work())
