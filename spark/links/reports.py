@@ -47,6 +47,7 @@ class LinkReport:
         self._state: Json = {"target": None, "generation": 0}
         self._told: dict[str, Json] = {}
         self._changed: set[str] = set()  # topics whose rows may be other than those that are told
+        self._silent = False
         self.running = False
         self.fault = ""  # why the link waited last, until a query of it is well
 
@@ -368,6 +369,11 @@ class LinkReport:
     def ended(self) -> None:
         self._say("ended", "")
 
+    def silence(self) -> None:
+        """Tells nothing from now on: another process has the link, and tells newer rows."""
+        with self._lock:
+            self._silent = True
+
     def _say(self, state: str, error: str) -> None:
         with self._lock:
             try:
@@ -378,6 +384,8 @@ class LinkReport:
 
     def _tell(self, records: dict[str, Json]) -> None:
         """Publishes the records that differ from those published last."""
+        if self._silent:
+            return
         news = {key: record for key, record in records.items() if self._told.get(key) != record}
         self._status.publish(news)
         self._told |= news

@@ -107,6 +107,7 @@ class LinkTurns:
         while worker.is_alive():
             if not self._lease.poll(_POLL_S) and not link.stop.is_set() and not self._stop.is_set():
                 log.warning("link_lease_lost", link=self._name)
+                link.report.silence()
                 link.stop.set()
             if self._stop.is_set():
                 link.stop.set()

@@ -125,3 +125,16 @@ def test_a_great_many_are_forgotten_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert len(link.rows()) == 1
     link.round()
     assert link.rows() == set()
+
+
+def test_a_process_that_has_lost_the_lease_tells_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It wrote "ended" and its older rows over those of its successor."""
+    link = Following(monkeypatch)
+    link.round("flights")
+    before = dict(link.told)
+    link.report.silence()
+    link.report.runs("flights")
+    link.report.ended()
+    assert (link.told, link.report.running) == (before, False)

@@ -33,6 +33,13 @@ class Lease:
         type(self).released += 1
 
 
+class Report:
+    silent = False
+
+    def silence(self) -> None:
+        self.silent = True
+
+
 class Run:
     """A link that runs until it is stopped."""
 
@@ -40,7 +47,7 @@ class Run:
 
     def __init__(self, *parts: Any) -> None:
         self.stop: threading.Event = parts[3]
-        self.report = object()
+        self.report = Report()
         self.ended = False
 
     def run(self) -> None:
@@ -71,4 +78,5 @@ def test_a_link_runs_anew_with_each_lease(monkeypatch: pytest.MonkeyPatch) -> No
         stop.set()
         thread.join(60)
     assert Run.begun[1].ended
+    assert [run.report.silent for run in Run.begun] == [True, False], "the next one has newer rows"
     assert Lease.released == 1
