@@ -10,12 +10,18 @@ from tests.sim.checkers import CheckFailure
 from tests.sim.faults import Options
 
 
-def recount(core: Core, stored: StoredWindow | None, options: Options, policy: Policy) -> None:
+def recount(
+    core: Core,
+    stored: StoredWindow | None,
+    options: Options,
+    policy: Policy,
+    span_max_ever: int,
+) -> None:
     """All that costs as much as the window is large: the core's own recount, and its memory."""
     core.check_invariants()
     # A window from a commit may have more aside than it would put there.
     aside = core._state.window.aside.count if isinstance(core, Dispatcher) else 0
-    known = policy.span_max + max(aside, policy.held_max)
+    known = span_max_ever + max(aside, policy.held_max)
     if stored is not None and len(stored.retries) > known:
         raise CheckFailure("BoundedMemory", f"{len(stored.retries)} retries in the store")
     if not isinstance(core, Dispatcher):
@@ -28,7 +34,7 @@ def recount(core: Core, stored: StoredWindow | None, options: Options, policy: P
         "timers": (len(state.retries.timers), 3 * known),
         "leases": (len(state.book.leases), known),
         "sessions": (len(state.book.sessions), known),
-        "ring": (state.window.capacity, max(64, 2 * policy.span_max)),
+        "ring": (state.window.capacity, max(64, 2 * span_max_ever)),
     }
     for name, (size, bound) in bounds.items():
         if size > bound:

@@ -159,6 +159,8 @@ class Consumer:
         windows = [*self.world.gateway.windows]
         first = rng.randrange(len(windows)) if len(windows) > 1 else 0
         records_max = min(rng.choice((1, 2, 5, 50)), self.world.options.fetch_max)
+        if self.world.unkind.works_ms(self) is not None:
+            records_max = 1
         self._ask(session, windows[first:] + windows[:first], records_max, failed=False)
 
     def _ask(
@@ -201,8 +203,10 @@ class Consumer:
         self.held += [(window, offset) for offset in offsets]
         if rng.random() < self.world.faults.foreign_ack:
             self._acknowledge_foreign(session)
+        delay_ms = self.world.unkind.works_ms(self)
         if rng.random() < self.world.faults.stall:
             delay_ms = rng.randint(500, 40_000)
+        if delay_ms is not None:
             self.world.after(delay_ms, lambda: self._work(window, session, offsets))
             self.world.after(delay_ms, lambda: self._fetch_again(session))
             return

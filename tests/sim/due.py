@@ -25,8 +25,11 @@ def withheld(checkers: Checkers, member: str, now_ms: int) -> int | None:
 
 def kept(checkers: Checkers, idle: Sequence[str], *, handled_ms: int, now_ms: int) -> int | None:
     """A record that a hung member keeps from `idle` ones; they may hold more. `handled_ms`: of the
-    window's last event.
+    window's last event. Says nothing while a member that joined with a limit may own records which
+    that limit keeps from it: behind a parked one for as long as that stands.
     """
+    if checkers.policy.join_policy is JoinPolicy.LAST_SENT and checkers.joined:
+        return None
     free: dict[int, None] = {}
     for member in checkers.members:
         if member.member_id in idle:

@@ -13,6 +13,7 @@ from dispatcher.core.life.idle_windows import IdleWindows
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import (
     Event,
+    LogTruncated,
     Member,
     MemberId,
     MembersChanged,
@@ -164,6 +165,13 @@ class Gateway:
                 self.idle.forget(window)
                 self.world.note("LeftMemory")
 
+    def look_at_log_starts(self) -> None:
+        """As gateway/windows/log_starts.py."""
+        for window in self.windows:
+            core, start = window.core, window.log.start
+            if core is not None and core.cursor < min(start, core.known_end):
+                window.handle(LogTruncated(start, self.world.now_ms))
+
     def commit_now(self) -> None:
         for window in self.windows:
             window.commit_now()
@@ -178,6 +186,7 @@ class Gateway:
 
     def crash(self, when: str) -> None:
         """The process is gone, and every connection with it."""
+        self.world.reshape()
         self.sessions.clear()
         self.ended.clear()
         self.idle = self._idle_windows()

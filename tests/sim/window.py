@@ -56,6 +56,7 @@ from tests.sim.judging import Observer, Pending, judge
 from tests.sim.loaded import judge_loaded, judge_lost
 from tests.sim.lost import cut_there, diverged, lost_from
 from tests.sim.rest import Rest
+from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
 
@@ -85,6 +86,8 @@ class Window:
         self.dead_letters: list[int] = []
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
         self.rest = Rest()
+        self.standing = Standing()
+        self.known_to = 0  # what the core knew of when it was loaded
         self.hold: Hold | None = None  # its records wait for another window
 
     def __repr__(self) -> str:
@@ -118,7 +121,8 @@ class Window:
             check_held(self.hold, self.log, step)
         self.handled += 1
         self.handled_ms = event.now_ms
-        if core.read_position - core.front > world.policy.span_max:
+        # Behind the span there may be what a larger one knew before a restart.
+        if core.read_position > max(core.front + world.policy.span_max, self.known_to):
             raise CheckFailure("BoundedMemory", f"span {core.front} to {core.read_position}")
         if self.handled % world.options.recount_every == 0:
             self.recount()
@@ -439,6 +443,7 @@ class Window:
         )
         assert self.core is not None
         self.core.check_invariants()
+        self.known_to = self.core.known_end
         known = settled_of(self.core.snapshot())
         self.checkers.rebuilt(self.core.cursor, self.core.front, known)
         world.trace("loaded", self.core)
@@ -480,4 +485,5 @@ class Window:
     def recount(self) -> None:
         if self.core is not None:
             stored = self.world.gateway.store.windows.get(self.key)
-            recount(self.core, stored, self.world.options, self.world.policy)
+            span_max_ever = self.world.reshaping.span_max_ever
+            recount(self.core, stored, self.world.options, self.world.policy, span_max_ever)

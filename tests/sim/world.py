@@ -18,10 +18,13 @@ from tests.sim.due import kept, withheld
 from tests.sim.elsewhere import drawn
 from tests.sim.faults import PARTITIONS_MAX, Faults, Options, draw, retuned
 from tests.sim.gateway import TICK_MS, Gateway
+from tests.sim.reshaping import Reshaping
+from tests.sim.unkind import UNKIND_MS, UnkindCalm
 from tests.sim.window import Window
 
 CALM_MS_MAX = 600_000  # virtual; a lock of 30 s and back-offs of 5 s fit many times
 CALM_STEPS_MAX = 60_000
+LOG_STARTS_MS = 60_000
 WRITES_FILE = 0.3  # of the seconds in which the store is not set back to its file
 
 
@@ -42,6 +45,8 @@ class World:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._digest = sha256()
+        self.reshaping = Reshaping(seed, self.policy)
+        self.unkind = UnkindCalm(self)
         self.gateway = Gateway(self)
         self.consumers = [self._consumer(index) for index in range(self.options.consumers)]
         self.produced = 0
@@ -108,6 +113,7 @@ class World:
             self.after(self.rng.randint(0, 2_000), consumer.join)
         self.every(TICK_MS, gateway.tick)
         self.every(self.options.commit_every_ms, gateway.commit_now)
+        self.every(LOG_STARTS_MS, gateway.look_at_log_starts)
         self.every(1_000, self._trouble)
         self.every(777, self._check_parked)
         self.after(0, self._produce)
@@ -150,7 +156,7 @@ class World:
         if rng.random() < faults.operator:
             gateway.operator(rng.choice(tuple(OperatorVerb)))
         if rng.random() < faults.retune:
-            self.policy = retuned(self.policy, rng)
+            self.policy = self.reshaping.retuned(retuned(self.policy, rng))
             gateway.retune()
             self.note("Retuned")
         for window in gateway.windows:
@@ -159,6 +165,15 @@ class World:
                 window.hold_as(drawn(window.core, window.log, rng))
         for consumer in self.consumers:
             self._trouble_one(consumer)
+
+    def reshape(self) -> None:
+        """The node starts with another configuration, perhaps."""
+        reshaped = self.reshaping.restarted(self.policy)
+        if reshaped != self.policy:
+            self.policy = reshaped
+            for window in self.gateway.windows:
+                window.checkers.policy = reshaped
+            self.note("Reshaped")
 
     def _fail_over(self) -> None:
         """Nothing is committed, and all members leave for another cluster."""
@@ -261,14 +276,15 @@ class World:
 
     def _check_parked(self) -> None:
         """No member waits for a record it could have, as far as the windows have come."""
+        waiting = [
+            consumer.member_id
+            for consumer in self.consumers
+            if consumer.parked and not consumer.wakes
+        ]
         for window in self.gateway.windows:
+            window.standing.look(window, waiting, self.now_ms)
             if window.core is None or window.busy or window.hold is not None:
                 continue
-            waiting = [
-                consumer.member_id
-                for consumer in self.consumers
-                if consumer.parked and not consumer.wakes
-            ]
             idle = [name for name in waiting if window.checkers.may_hold_more(name)]
             for name in idle:
                 offset = withheld(window.checkers, name, window.handled_ms)
@@ -289,6 +305,10 @@ class World:
         for consumer in self.consumers:
             if not consumer.joined:
                 self.after(0, consumer.join)
+        if self.reshaping.on:
+            self.gateway.crash("another configuration")
+        if self.unkind.comes:
+            self._unkindly()
         self.every(5_000, lambda: self.gateway.operator(OperatorVerb.SKIP))
         deadline_ms = self.now_ms + CALM_MS_MAX
         steps_max = self.steps + CALM_STEPS_MAX
@@ -300,6 +320,16 @@ class World:
             self._advance()
         for window in self.gateway.windows:
             self._check_end(window)
+
+    def _unkindly(self) -> None:
+        self.note("UnkindCalm")
+        self.unkind.begins()
+        end_ms, steps_max = self.now_ms + UNKIND_MS, self.steps + CALM_STEPS_MAX
+        while self.now_ms < end_ms:
+            if self.steps > steps_max:
+                raise CheckFailure("Progress", self._why_stuck())
+            self._advance()
+        self.unkind.ends()
 
     def _finished(self) -> bool:
         if self.produced != self.options.records:
