@@ -1,5 +1,5 @@
-"""The index of groups beside the windows in a real Redis, and deleted windows that come back with
-an older file.
+"""The index of groups beside the windows in a real Redis, deleted windows that come back with an
+older file, and what a store keeps in memory.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from dispatcher.core.steps import Snapshot
-from dispatcher.store.base import WindowKey
+from dispatcher.store.base import WindowGone, WindowKey, Write
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.redis import EmbeddedRedis
-from tests.rig.store_contract import KEY, Stores, in_loop, opened
+from tests.rig.store_contract import FULL, KEY, STEP, Stores, in_loop, opened
 
 pytestmark = pytest.mark.integration
 
@@ -53,6 +53,20 @@ async def test_a_window_that_was_deleted_does_not_come_back_with_an_older_file(
     await store.create(KEY, claimed.fence, Snapshot(7))
     assert (await store.claim(KEY, "one")).snapshot == Snapshot(7)
     assert await store.positions("group") == {KEY: 7}
+
+
+@in_loop
+async def test_a_forgotten_window_takes_no_memory_and_is_claimed_again(stores: Stores) -> None:
+    store = stores()
+    fence = await opened(store)
+    assert isinstance(store, RedisStore)
+    store.forget(KEY)
+    assert not store._claims.by_key
+    (refused,) = await store.apply([Write(KEY, fence, STEP)])
+    assert isinstance(refused, WindowGone), "nothing is written without a claim"
+    claimed = await store.claim(KEY, "one")
+    assert claimed.snapshot == FULL
+    assert await store.apply([Write(KEY, claimed.fence, STEP)]) == [None]
 
 
 @in_loop

@@ -244,22 +244,6 @@ class TestRedisStore(StoreContract):
         assert (await store.claim(KEY, "one")).snapshot == FULL
 
     @in_loop
-    async def test_a_forgotten_window_takes_no_memory_and_is_claimed_again(
-        self, stores: Stores
-    ) -> None:
-        store = stores()
-        fence = await opened(store)
-        assert isinstance(store, RedisStore)
-        store.forget(KEY)
-        assert not store._claims.by_key
-        assert [type(error) for error in await store.apply([Write(KEY, fence, STEP)])] == [
-            WindowGone
-        ], "nothing is written without a claim"
-        claimed = await store.claim(KEY, "one")
-        assert claimed.snapshot == FULL
-        assert await store.apply([Write(KEY, claimed.fence, STEP)]) == [None]
-
-    @in_loop
     async def test_a_late_copy_of_an_old_step_changes_nothing(self, stores: Stores) -> None:
         """Nobody waits for its answer any more; the network brings it all the same."""
         one, two = stores(), stores()
