@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dispatcher.core.epochs import epoch_at
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
@@ -42,22 +43,28 @@ def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
 
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
-    offsets now are others. Whoever set a position without an epoch may have settled some of them.
+    offsets now are others, unless the leader that had them is back. Whoever set a position without
+    an epoch may have settled some of them.
     """
-    checkers.settled = {offset for offset in checkers.settled if offset < first}
+
+    def is_another(offset: int) -> bool:
+        same = loaded.epochs and epoch_at(loaded.epochs, offset) == checkers.log.epoch_at(offset)
+        return offset >= first and not same
+
+    checkers.settled = {offset for offset in checkers.settled if not is_another(offset)}
     for known in (
         checkers.causes,
         checkers.deliveries,
         checkers.failed,
         checkers.not_before_ms,
     ):
-        for offset in [offset for offset in known if offset >= first]:
+        for offset in [offset for offset in known if is_another(offset)]:
             del known[offset]
     for hold in list(checkers.holds):
-        if hold.offset >= first:
+        if is_another(hold.offset):
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
-        if offset >= first:
+        if is_another(offset):
             if loaded.epochs:
                 raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
