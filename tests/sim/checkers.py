@@ -102,8 +102,7 @@ class Checkers:
         if offset in self.settled:
             return
         if offset in self.log.records and offset not in self.causes:
-            cause = self._natural_cause(offset)
-            if not cause:
+            if not (cause := self._natural_cause(offset)):
                 raise CheckFailure("NothingLost", f"{offset} is settled without a cause")
             self.causes[offset] = cause
         self.settled.add(offset)
@@ -133,8 +132,7 @@ class Checkers:
 
     def regressed(self, snapshot: Snapshot) -> None:
         """The store was lost: only the commit in Kafka is known. Nobody holds anything."""
-        self.cursor = snapshot.cursor
-        known = settled_of(snapshot)
+        self.cursor, known = snapshot.cursor, settled_of(snapshot)
         self.settled &= known
         self.causes = {o: cause for o, cause in self.causes.items() if o in known}
         self.deliveries.clear()
@@ -150,20 +148,22 @@ class Checkers:
     def write_file(self) -> None:
         self.file = filed(self.settled, self.causes, self.deliveries, self.holds)
 
-    def set_back(self, snapshot: Snapshot, committed: Snapshot) -> None:
-        """The store came back with its file: only that and the commit are known."""
+    def set_back(self, snapshot: Snapshot, committed: Snapshot, kept_to: int) -> None:
+        """The store came back with its file: only that and the commit are known, up to `kept_to`:
+        of what is behind it the window takes all for lost, also if the log has it again.
+        """
         known = settled_of(snapshot)
-        wrong = self.file.not_the_union(self.log.records, known, committed)
-        if wrong:
+        kept = [offset for offset in self.log.records if offset < kept_to]
+        if wrong := self.file.not_the_union(kept, known, committed):
             raise CheckFailure("SettledIsTheUnion", f"{wrong}: {snapshot}, not with {committed}")
         causes = self.file.causes | self.causes
         self.causes = {o: cause for o, cause in causes.items() if o in known}
         self.cursor, self.settled = snapshot.cursor, known
-        self.deliveries = dict(self.file.deliveries)
+        self.deliveries = {o: n for o, n in self.file.deliveries.items() if o < kept_to}
         self.failed = dict.fromkeys(held_back(snapshot), UNKNOWN)
         self.not_before_ms.clear()
         self.holds.clear()
-        for hold in self.file.holds_left(known):
+        for hold in self.file.holds_left(known, kept_to):
             self.holds.put(hold)
         self.back_to(snapshot.cursor)
 

@@ -25,12 +25,12 @@ class Filed:
         wanted = self.settled | settled_of(committed)
         return [offset for offset in records if (offset in known) != (offset in wanted)]
 
-    def holds_left(self, known: set[int]) -> list[Hold]:
+    def holds_left(self, known: set[int], end: int) -> list[Hold]:
         """Nobody can rely on them; an acknowledgement of them may be taken."""
         return [
             replace(hold, expired=True, leased=False)
             for hold in self.holds
-            if hold.offset not in known
+            if hold.offset not in known and hold.offset < end
         ]
 
 

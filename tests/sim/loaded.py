@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tests.sim.window import Window
 
 
-def judge_loaded(window: Window, claimed: Claimed, snapshot: Snapshot, committed: Snapshot) -> None:
+def judge_loaded(
+    window: Window, claimed: Claimed, snapshot: Snapshot, committed: Snapshot, kept_to: int
+) -> None:
     was_set_back, window.set_back = window.set_back, False
     checkers = window.checkers
     if window.committed.taken_up(snapshot, checkers):
@@ -32,7 +34,7 @@ def judge_loaded(window: Window, claimed: Claimed, snapshot: Snapshot, committed
         checkers.regressed(committed)
     else:
         same = window.committed.origin == claimed.origin
-        checkers.set_back(snapshot, committed if same else Snapshot(cursor=0))
+        checkers.set_back(snapshot, committed if same else Snapshot(cursor=0), kept_to)
         if snapshot is not claimed.snapshot:
             window.world.note("Merged")
 

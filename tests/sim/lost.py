@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.core.epochs import epoch_at
+from dispatcher.core.epochs import epoch_at, parted
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
 from tests.sim.checkers import Checkers, CheckFailure
-from tests.sim.filed import settled_of
+from tests.sim.filed import held_back, settled_of
 from tests.sim.upstream import Log
 
 
@@ -41,15 +41,22 @@ def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
     return not between or end == checkers.cursor
 
 
+def kept_to(found: Snapshot, cut: Cut | None, log_end: int) -> int:
+    """Up to where a window that is loaded with `cut` goes by what it knew."""
+    return log_end if cut is None else parted(found.epochs, cut.end, cut.epoch, found.cursor)[0]
+
+
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
     offsets now are others, unless the leader that had them is back. Whoever set a position without
     an epoch may have settled some of them.
     """
 
+    known_of = settled_of(loaded).union(held_back(loaded))
+
     def is_another(offset: int) -> bool:
         same = loaded.epochs and epoch_at(loaded.epochs, offset) == checkers.log.epoch_at(offset)
-        return offset >= first and not same
+        return offset >= first and not (same and offset in known_of)
 
     checkers.settled = {offset for offset in checkers.settled if not is_another(offset)}
     for known in (

@@ -38,6 +38,8 @@ TAUGHT = [
     8923156,  # the checkers own: a lock is over before a tick tells
     8920726,  # the checkers own: a loss stays to be found out behind a later election
     8801091,  # the checkers own: a hole that retention took is not rejected
+    7000004,  # the checkers own: a leader that comes back has the records that were lost
+    7000180,  # the checkers own: a window takes a tail for lost that a former leader has again
 ]
 
 

@@ -54,7 +54,7 @@ from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
 from tests.sim.loaded import judge_loaded, judge_lost
-from tests.sim.lost import cut_there, diverged, lost_from
+from tests.sim.lost import cut_there, diverged, kept_to, lost_from
 from tests.sim.rest import Rest
 from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
@@ -426,7 +426,7 @@ class Window:
         self.fence = claimed.fence
         if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
             self.log.lost(lost)  # what was found out is gone with the store, or set back
-        judge_loaded(self, claimed, snapshot, committed)
+        judge_loaded(self, claimed, snapshot, committed, kept_to(found, cut, self.log.end))
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
         judge_lost(self, snapshot)
