@@ -280,12 +280,10 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     window = state.window
     leases = window.leases
     queues = window.queues
-    nexts = window.nexts
     bits = window.bits
     mask: i64 = window.mask
     bits_mask: i64 = window.bits_mask
     front: i64 = window.front
-    dirty = window.dirty
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
     plain = state.prefetch == 1 and state.hold is None
     drains = len(state.draining_keys.by_key) > 0
@@ -303,7 +301,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
             bits[byte & bits_mask] |= u8(1 << (offset & 7))
             if byte != marked:
                 marked = byte
-                dirty.append(byte)
+                window.dirty.append(byte)
             lease = leases[at]
             assert lease is not None
             leases[at] = None
@@ -329,7 +327,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                 else:
                     queues[at] = None
                     ended += 1
-                    queue.head = nexts[at]
+                    queue.head = window.nexts[at]
                 if queue.head >= 0:
                     owner = queue.owner
                     if plain and owner is not None and not queue.listed and not queue.retried:
