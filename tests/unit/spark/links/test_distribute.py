@@ -26,7 +26,6 @@ from spark.links.status import LEFT, Json
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.orders import Partition, Result
-from spark.streaming.produce import PositionMoved
 from tests.rig.link_in_memory import C2, CONFIG, COPIED, DEFAULTS, DISTRIBUTOR, RESULT, Side, World
 
 
@@ -470,60 +469,3 @@ def test_records_of_an_empty_partition_that_were_deleted_before_they_were_copied
     told = run.report.topics()["flights"]
     assert "5000 of partition 0" in told.reason
     assert [row.gap for row in told.partitions.values()] == [5_000, 5_000]
-
-
-def test_a_position_that_moved_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of Spark, before a record that it cannot read, it ended the whole process."""
-    run = World().process()
-
-    def moved(self: LinkRun) -> None:
-        self.stop.set()
-        raise PositionMoved("flights-0: the link was switched away from this target")
-
-    monkeypatch.setattr(LinkRun, "_round", moved)
-    run.run()
-    assert run.report.fault == "flights-0: the link was switched away from this target"
-
-
-def test_a_fault_is_over_when_both_clusters_answer_and_there_is_nothing_to_copy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only a query said so. A link without topics was shown as waiting for ever."""
-    world = World(here=Side("c1"))
-    run = world.process()
-    monkeypatch.setattr("spark.links.distribute.choose_target", lambda *_: run._link)
-    monkeypatch.setattr(LinkRun, "_aim", lambda _: None)
-    run.report.trouble("c2 was away for a moment")
-    assert world.told["link/c1-level-1"]["state"] == "waiting"
-    run.stop.set()
-    for _ in range(2):  # the second one tells it
-        run._round()
-    row = world.told["link/c1-level-1"]
-    assert (row["state"], row["error"], run.report.running) == ("running", "", True)
-
-
-class OfJava(Py4JJavaError):  # type: ignore[misc]
-    """An exception of the JVM, without a JVM."""
-
-    def __init__(self, text: str) -> None:
-        Exception.__init__(self, text)
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def test_an_exception_of_the_jvm_in_the_link_s_own_thread_is_waited_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What is read before an unreadable record is read there. A source that went away just then
-    ended the process, and all links with it.
-    """
-    run = World().process()
-
-    def round_of(_: LinkRun) -> None:
-        run.stop.set()
-        raise OfJava("o54.collectToPython: org.apache.kafka.common.errors.TimeoutException: away")
-
-    monkeypatch.setattr(LinkRun, "_round", round_of)
-    run.run()
-    assert run.report.fault == "TimeoutException: away"
