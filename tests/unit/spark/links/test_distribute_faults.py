@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from spark.links import beginning
 from spark.links.distribute import LinkRun
 from spark.streaming.produce import PositionMoved
 from tests.rig.link_in_memory import Side, World
@@ -31,6 +32,7 @@ def test_a_fault_is_over_when_both_clusters_answer_and_there_is_nothing_to_copy(
     run = world.process()
     monkeypatch.setattr("spark.links.distribute.choose_target", lambda *_: run._link)
     monkeypatch.setattr(LinkRun, "_aim", lambda _: None)
+    monkeypatch.setattr(beginning, "topics_copied_before", lambda *_: {})
     run.report.trouble("c2 was away for a moment")
     assert world.told["link/c1-level-1"]["state"] == "waiting"
     run.stop.set()
