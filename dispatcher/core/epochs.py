@@ -42,7 +42,12 @@ def noted(epochs: Epochs, epoch: int, start: int) -> Epochs:
     kept = tuple([one for one in epochs if one[1] < start])
     if kept and kept[-1][0] >= epoch:
         return kept
-    return (*kept, (epoch, start))[-EPOCHS_MAX:]
+    grown = (*kept, (epoch, start))
+    if len(grown) > EPOCHS_MAX:
+        # The second goes into the third. A record that counts as of a later epoch than its own may
+        # come again; one that counts as of an earlier epoch may be taken for another.
+        grown = (grown[0], (grown[2][0], grown[1][1]), *grown[3:])
+    return grown
 
 
 def parted(epochs: Epochs, end: int, epoch: int, cursor: int) -> tuple[int, Epochs]:

@@ -346,9 +346,9 @@ class WindowLife:
         core = self.core
         if core is None or position != core.read_position:
             return []
-        self._cut = Cut(cut.end, cut.epoch, self.origin)
-        commands: list[Command] = []
         end, _ = parted(core.epochs, cut.end, cut.epoch, core.cursor)
+        self._cut = Cut(end, cut.epoch, self.origin)  # a commit knows less of the epochs
+        commands: list[Command] = []
         if end < core.known_end:
             commands.append(TailLost(core.known_end, end))
         commands += self.broke(Failure("the log has lost its tail"), now_ms)

@@ -48,12 +48,16 @@ def test_a_read_notes_where_its_epoch_begins() -> None:
     assert noted(COMMITTED, 0, 12) == COMMITTED, "it is not worth less"
 
 
-def test_the_latest_are_kept() -> None:
+def test_the_first_and_the_latest_are_kept() -> None:
     epochs: Epochs = ()
     for epoch in range(2 * EPOCHS_MAX):
         epochs = noted(epochs, epoch, 10 * epoch)
     assert len(epochs) == EPOCHS_MAX
+    assert epochs[0] == (0, 0)
     assert last_epoch(epochs) == 2 * EPOCHS_MAX - 1
+    for epoch in range(2 * EPOCHS_MAX - 1):
+        end, _ = parted(epochs, 1_000, epoch, cursor=900)
+        assert end <= 10 * (epoch + 1), "a record of another leader"
 
 
 def test_the_epoch_of_an_offset() -> None:

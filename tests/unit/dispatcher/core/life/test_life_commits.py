@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dispatcher.core.epochs import last_epoch
+from dispatcher.core.epochs import NOT_KNOWN, last_epoch
 from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
@@ -31,7 +31,7 @@ from dispatcher.core.model import (
     Ticked,
 )
 from dispatcher.core.steps import Delivered, Snapshot
-from dispatcher.core.stored.cut import Cut
+from dispatcher.core.stored.cut import Cut, cut_at
 from tests.rig.life_playbook import (
     M1,
     MEMBERS,
@@ -149,6 +149,22 @@ def test_a_leader_that_has_another_log_says_where_they_part() -> None:
     assert play.life.diverged(3, Cut(2, 0), NOW_MS) == [], "an answer to an earlier read"
     assert play.life.diverged(4, Cut(2, 0), NOW_MS)[0] == TailLost(4, 2)
     assert play.life.pause_over() == [Load(Cut(2, 0, 3))]
+
+
+def test_a_log_that_parted_twice_is_loaded_up_to_where_it_first_parted() -> None:
+    """Also from a commit, which knows the last epoch alone: its cursor is behind other records."""
+    play = LifePlay()
+    life = play.life
+    life.start()
+    play.load()
+    at_epoch(play, 0, 4, 0)
+    at_epoch(play, 4, 6, 1)
+    assert life.diverged(6, Cut(5, 0), NOW_MS)[0] == TailLost(6, 4)
+    cut = Cut(4, 0, 3)
+    assert life.pause_over() == [Load(cut)]
+    assert cut_at(Snapshot(5, epochs=((1, NOT_KNOWN),)), cut) == Snapshot(
+        4, epochs=((0, NOT_KNOWN),)
+    )
 
 
 def test_a_leader_that_lacks_an_epoch_and_no_record_is_asked_with_another_one() -> None:
