@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dispatcher.core.epochs import epoch_at, parted
+from dispatcher.core.epochs import NOT_KNOWN, parted
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
 from tests.sim.checkers import Checkers, CheckFailure
-from tests.sim.filed import held_back, settled_of
+from tests.sim.filed import settled_of
 from tests.sim.upstream import Log
 
 
@@ -30,14 +30,27 @@ def lost_from(log: Log, snapshot: Snapshot) -> int | None:
     return end if end < known_end(snapshot) else None
 
 
+def know_lost(log: Log, found: Snapshot, cut: Cut | None) -> None:
+    """The window is loaded, from `found`."""
+    if (lost := lost_from(log, found)) is not None:
+        if log.lost_from is None and all(start >= 0 for _, start in found.epochs):
+            # What was found out is gone with the store, or set back.
+            log.known = (list(found.epochs), known_end(found))
+        log.lost(lost)
+    if cut is not None:
+        end, _ = parted(found.epochs, cut.end, cut.epoch, found.cursor)
+        if end < known_end(found):
+            log.cut(end)
+
+
 def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
     """Whether the window may forget all from `end` on: no record before the loss, or, if it does
     not know where its epochs began, all behind the cursor.
     """
-    lost = log.lost_from
+    lost = log.whole_to()
     if lost is None:
         return False
-    between = [offset for offset in range(end, lost) if offset in log.records]
+    between = [offset for offset in range(end, lost) if offset in log.stored]
     return not between or end == checkers.cursor
 
 
@@ -46,33 +59,38 @@ def kept_to(found: Snapshot, cut: Cut | None, log_end: int) -> int:
     return log_end if cut is None else parted(found.epochs, cut.end, cut.epoch, found.cursor)[0]
 
 
+def found_out(log: Log, checkers: Checkers) -> int | None:
+    """As Log.found_out. What is back was not judged while it was away."""
+    lost_from, first = log.lost_from, log.found_out()
+    if lost_from is not None and first is not None and lost_from < first:
+        for offset in checkers.settled & set(range(lost_from, first)):
+            checkers.causes.setdefault(offset, "settled while it was lost")
+        checkers.joined.clear()
+        checkers.back_to(lost_from)
+    return first
+
+
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
-    offsets now are others, unless the leader that had them is back. Whoever set a position without
-    an epoch may have settled some of them.
+    offsets now are others. Whoever set a position without an epoch may have settled some of them.
+    So may a commit, up to its cursor: it does not say where its epoch began.
     """
 
-    known_of = settled_of(loaded).union(held_back(loaded))
-
-    def is_another(offset: int) -> bool:
-        same = loaded.epochs and epoch_at(loaded.epochs, offset) == checkers.log.epoch_at(offset)
-        return offset >= first and not (same and offset in known_of)
-
-    checkers.settled = {offset for offset in checkers.settled if not is_another(offset)}
+    checkers.settled = {offset for offset in checkers.settled if offset < first}
     for known in (
         checkers.causes,
         checkers.deliveries,
         checkers.failed,
         checkers.not_before_ms,
     ):
-        for offset in [offset for offset in known if is_another(offset)]:
+        for offset in [offset for offset in known if offset >= first]:
             del known[offset]
     for hold in list(checkers.holds):
-        if is_another(hold.offset):
+        if hold.offset >= first:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
-        if is_another(offset):
-            if loaded.epochs:
+        if offset >= first:
+            if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):
                 raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
             checkers.cause(offset, "set without an epoch")

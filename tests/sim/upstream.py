@@ -3,7 +3,8 @@ leader may lack its last records.
 
 The checkers judge by `records`, which is all that the log has. If it has lost records that the
 window still knows of, then what is at their offsets now is not judged until the window has
-forgotten them (`found_out`).
+forgotten them (`found_out`). Or until they are back: a former leader may bring them before anybody
+has looked, and then nothing of them was lost.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Log:
         self.former: tuple[dict[int, Key], list[tuple[int, int]], int] | None = None
         self.parted = 0  # where that log parts from this one
         self.lost_from: int | None = None  # from there on the window knows of lost records
+        # The log that the window knows while it does not know of a loss: epochs, end.
+        self.known: tuple[list[tuple[int, int]], int] | None = None
 
     @property
     def epoch(self) -> int:
@@ -61,6 +64,7 @@ class Log:
 
     def elect(self, end: int) -> None:
         """Another leader, which has the log up to `end`."""
+        self._remember()
         self.former = (self._from(end), self.epochs[:], self.end)
         self.parted = end
         self._lead(end, self.epoch + 1)
@@ -70,6 +74,7 @@ class Log:
         log parts from the one until now.
         """
         assert self.former is not None
+        self._remember()
         stored, epochs, end = self.former
         parted, epoch = self.parted, self.epoch + 1
         self.former = (self._from(parted), self.epochs[:], self.end)
@@ -78,6 +83,10 @@ class Log:
         self.end = end
         self.epochs = [*epochs, (epoch, end)]
         return parted
+
+    def _remember(self) -> None:
+        if self.lost_from is None:
+            self.known = (self.epochs[:], self.end)
 
     def _from(self, offset: int) -> dict[int, Key]:
         return {one: key for one, key in self.stored.items() if one >= offset}
@@ -100,7 +109,7 @@ class Log:
         return min([offset for offset in range(start, end) if offset in self.stored], default=start)
 
     def epoch_at(self, offset: int) -> int:
-        return max(epoch for epoch, first in self.epochs if first <= max(offset, self.start))
+        return epoch_in(self.epochs, max(offset, self.start))
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """As a broker knows it: the end of the log's records of no later epoch, and the last such
@@ -115,17 +124,40 @@ class Log:
         for known in [o for o in self.records if o >= self.lost_from]:
             self._hide(known)
 
+    def cut(self, offset: int) -> None:
+        """The window forgets all from `offset` on, also what is in the log, or comes back."""
+        self.lost(offset)
+        if self.known is not None:
+            epochs, end = self.known
+            self.known = (epochs, min(end, offset))
+
+    def whole_to(self) -> int | None:
+        """Behind the last record of the window's log that is in this one: two records of the same
+        offset and epoch are one, and so are all before them. None: nothing was lost.
+        """
+        offset = self.lost_from
+        if offset is None or self.known is None:
+            return offset
+        epochs, end = self.known
+        while offset < min(end, self.end):
+            if epoch_in(epochs, max(offset, self.start)) != self.epoch_at(offset):
+                break
+            offset += 1
+        return offset
+
     def found_out(self) -> int | None:
         """The window has forgotten them. Returns from where on; None: there were none."""
-        first, self.lost_from = self.lost_from, None
-        if first is None:
+        first, lost_from = self.whole_to(), self.lost_from
+        self.lost_from = self.known = None
+        if first is None or lost_from is None:
             return None
-        self.gone = {offset for offset in self.gone if offset < first}
-        self.keyless = [offset for offset in self.keyless if offset < first]
+        back = {offset for offset in range(lost_from, first) if offset in self.stored}
+        self.gone = {offset for offset in self.gone if offset < first and offset not in back}
+        self.keyless = [offset for offset in self.keyless if offset < lost_from]
         for offsets in self.of_key.values():
-            offsets[:] = [offset for offset in offsets if offset < first]
+            offsets[:] = [offset for offset in offsets if offset < lost_from]
         for offset in sorted(self.stored):
-            if offset >= first:
+            if offset >= lost_from:
                 self._show(offset, self.stored[offset])
         return first
 
@@ -139,3 +171,7 @@ class Log:
     def _hide(self, offset: int) -> None:
         if self.records.pop(offset, self) is not self:
             self.gone.add(offset)
+
+
+def epoch_in(epochs: list[tuple[int, int]], offset: int) -> int:
+    return max([epoch for epoch, first in epochs if first <= offset], default=-1)

@@ -46,6 +46,7 @@ from dispatcher.core.steps import (
     WriteDeadLetters,
 )
 from dispatcher.core.stored.cut import Cut, cut_at
+from dispatcher.core.stored.snapshot import known_end
 from dispatcher.store.base import Fence, StoreError, WindowKey, Write
 from tests.sim.bounds import recount
 from tests.sim.checkers import Checkers, CheckFailure
@@ -54,7 +55,7 @@ from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
 from tests.sim.loaded import judge_loaded, judge_lost
-from tests.sim.lost import cut_there, diverged, kept_to, lost_from
+from tests.sim.lost import cut_there, diverged, found_out, kept_to, know_lost
 from tests.sim.rest import Rest
 from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
@@ -82,6 +83,7 @@ class Window:
         self.gathers = False  # a write is about to be made of the pending steps
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
+        self.kept_to: int | None = None  # what the log has lost behind it was told
         self.committed = CommittedOffset()
         self.dead_letters: list[int] = []
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
@@ -186,6 +188,7 @@ class Window:
                 if lost_from is None or not cut_there(self.log, self.checkers, kept_to):
                     raise CheckFailure("Log", f"{command}, lost from {lost_from}")
                 self.log.lost(kept_to)
+                self.kept_to = kept_to
                 world.note("TailLost")
             case _ if not still:
                 pass
@@ -309,8 +312,8 @@ class Window:
 
     def _lost(self, end: int, known: int) -> None:
         self.log.lost(end)
-        if self.log.lost_from is not None and self.log.lost_from >= known:
-            self.log.found_out()
+        if (whole := self.log.whole_to()) is not None and whole >= known:
+            found_out(self.log, self.checkers)
         self.world.after(self.world.rng.choice((0, 10, 300)), self.log_grew)
 
     def _on_read(self, read: RecordsRead) -> None:
@@ -424,11 +427,13 @@ class Window:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
         self.fence = claimed.fence
-        if (lost := lost_from(self.log, found if world.policy.reliable else committed)) is not None:
-            self.log.lost(lost)  # what was found out is gone with the store, or set back
+        know_lost(self.log, found if world.policy.reliable else committed, cut)
         judge_loaded(self, claimed, snapshot, committed, kept_to(found, cut, self.log.end))
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
+        told, self.kept_to = self.kept_to, None
+        if cut is not None and told is not None and known_end(snapshot) > told:
+            raise CheckFailure("Log", f"{snapshot}, which was told to be kept to {told}")
         judge_lost(self, snapshot)
         if not world.policy.reliable:
             self.unreliable.rebuilt(snapshot)
