@@ -231,7 +231,8 @@ class Groups:
         if group is None:
             return 0
         members = list(group.members.values())
-        group.restore(group.epoch, members, self.listening.of(now_ms), grace_ms)
+        listened_ms = self.listening.of(now_ms)
+        group.restore(group.epoch, members, listened_ms, grace_ms, group.departed)
         for member in members:
             if member.connections:  # it fetches from this node already
                 member.gone_since_ms = None

@@ -69,10 +69,10 @@ class _Set(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What rules gave to the members of one group: a join asks for all members."""
+    """What rules gave to a member: a join asks for all members."""
 
     rules: tuple[FilterRule, ...]
-    filters: dict[str, tuple[bytes, ...]]  # by client.id
+    filters: tuple[bytes, ...]
 
 
 class KeyFilters:
@@ -87,7 +87,7 @@ class KeyFilters:
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
         self._changing = asyncio.Lock()
-        self._known: dict[str, _Known] = {}  # by group
+        self._known: dict[tuple[str, str], _Known] = {}  # by group and client.id
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
 
@@ -103,15 +103,13 @@ class KeyFilters:
     def of(self, group: str, client_id: str) -> tuple[bytes, ...]:
         """The globs of a member; () = every key."""
         rules = self.rules(group).rules
-        known = self._known.get(group)
-        if known is None or known.rules is not rules or len(known.filters) >= FILTERS_REMEMBERED:
+        known = self._known.get((group, client_id))
+        if known is None or known.rules is not rules:
             if len(self._known) >= FILTERS_REMEMBERED:
                 self._known.clear()
-            known = self._known[group] = _Known(rules, {})
-        filters = known.filters.get(client_id)
-        if filters is None:
-            filters = known.filters[client_id] = self.of_rules(rules, group, client_id)
-        return filters
+            known = _Known(rules, self.of_rules(rules, group, client_id))
+            self._known[group, client_id] = known
+        return known.filters
 
     def of_rules(
         self, rules: Iterable[FilterRule], group: str, client_id: str

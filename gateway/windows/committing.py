@@ -93,12 +93,7 @@ class Committer:
         if not self._table.dependencies.owners.certain():
             # What another node may have taken over, and no store would refuse.
             asked = [window for window in asked if window.section.reliable]
-        # The state of a full window takes some of a millisecond to capture.
-        for at in range(0, len(asked), CAPTURED_AT_ONCE):
-            for window in asked[at : at + CAPTURED_AT_ONCE]:
-                window.perform(window.life.want_commit())
-            await self._persister.persist()
-            await asyncio.sleep(0)
+        await self._capture(asked)
         again_before_ms = self._now_ms() - self._commits.repeat_ms // 2
         by_group: dict[str, States] = {}
         for window in asked:
@@ -107,6 +102,21 @@ class Committer:
                 by_group.setdefault(window.key.group, []).append((window, state))
         for group, states in by_group.items():
             self._note(group, await self._commit_group(group, states))
+
+    async def _capture(self, asked: list[Window]) -> None:
+        """The state of a full window takes some of a millisecond: a few at a time. All at once when
+        the store is away, as each write waits for it.
+        """
+        at, count = 0, CAPTURED_AT_ONCE
+        while at < len(asked):
+            up = [window for window in asked[at : at + count] if window.life.core is not None]
+            for window in up:
+                window.perform(window.life.want_commit())
+            await self._persister.persist()
+            await asyncio.sleep(0)
+            at += count
+            if any(window.life.core is None for window in up):
+                count = len(asked)
 
     def _to_commit(self) -> list[Window]:
         """The windows in which something has happened that Kafka may not know of, and a few others

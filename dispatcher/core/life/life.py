@@ -317,9 +317,11 @@ class WindowLife:
         core = self.core
         if core is None or read.start != core.read_position:
             return []
-        # Of what compaction has taken nothing is to be told apart.
+        # Of what compaction has taken nothing is to be told apart: the epoch is that of a batch
+        # behind it.
         first = read.offsets[0] if read.offsets else read.end
-        if 0 <= (epoch := epoch_at(core.epochs, first)) < read.epoch and first < core.known_end:
+        epoch = epoch_at(core.epochs, first) if read.offsets else last_epoch(core.epochs)
+        if 0 <= epoch < read.epoch and first < core.known_end:
             return self.diverged(read.start, Cut(read.start, epoch), read.now_ms)
         commands: list[Command] = []
         if log_start > core.cursor:

@@ -53,6 +53,33 @@ def test_keys_of_a_member_that_left_wait_for_the_next_one_and_not_for_ever() -> 
     run(work())
 
 
+def test_who_left_is_awaited_also_by_the_next_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(TAKES, "a2", TAKES["a"])
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("b", connection=2)
+            node.beat("a", connection=1)
+            await settle()
+            node.beat("b", -1, connection=2)
+            node.log.produce(b"b-1", b"b-2")
+            await settle()
+            assert node.groups.take_over(GROUP, now_ms(), 10_000) == 1
+            node.beat("a2", connection=2)  # the windows hear of a change
+            await settle()
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.cursor == 0
+            assert [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited] == [
+                TAKES["b"]
+            ]
+
+    run(work())
+
+
 @pytest.mark.parametrize("change", [{"unmatched_wait_ms": 0}, {"reliable": False}])
 def test_who_left_is_not_awaited(change: dict[str, object]) -> None:
     async def work() -> None:

@@ -19,6 +19,7 @@ from gateway.core.limits import (
     FILTER_RULES_MAX,
     FILTER_SET_BYTES_MAX,
 )
+from gateway.members import key_filters
 from gateway.members.key_filters import InvalidRules, KeyFilters, parse_rules, rule_rows
 from gateway.members.redis_table import RedisTable
 from tests.rig.virtual_time import run, settle
@@ -178,3 +179,13 @@ def test_filters_are_worked_out_once_until_the_rules_change(
     assert worked_out == ["eu-1", "eu-1"], "once for each group"
     filters.reload(Config(groups=(GroupSection(match="ruled", filters=NEW),)))
     assert filters.of("ruled", "eu-1") == (b"new",)
+
+
+def test_what_is_remembered_of_filters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that may name groups, and joins none, makes up as many as it likes."""
+    monkeypatch.setattr(key_filters, "FILTERS_REMEMBERED", 3)
+    filters = KeyFilters(CONFIG, cast(Redis, None), lambda: 0)
+    for at in range(10):
+        assert filters.of(f"group-{at}", f"client-{at}") == ()
+        assert filters.of("ruled", f"eu-{at}") == (b"eu-*", b"at")
+        assert len(filters._known) <= 3

@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from dispatcher.core.model import MemberId, SessionId
+from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.wire.errors import ErrorCode
@@ -325,3 +326,22 @@ def test_a_commit_of_many_busy_windows_lets_others_have_their_turn(
 
     run(work())
     assert len(set(encoded)) == len(encoded) == partitions
+
+
+def test_a_commit_of_many_windows_waits_once_for_a_store_that_is_away() -> None:
+    """Each write to it takes seconds to fail."""
+
+    async def work() -> None:
+        async with Node(topology=topology(10 * CAPTURED_AT_ONCE)) as node:
+            for partition in range(10 * CAPTURED_AT_ONCE):
+                node.log.produce(b"key", partition=partition)
+            node.beat()
+            await settle(200)
+            assert all(window.dispatcher is not None for window in node.windows.table.all())
+            node.store.applied.clear()
+            node.store.failures = [StoreError("away")] * 99
+            await node.windows.committer.commit()
+            assert len(node.store.applied) == 4, "each portion is tried again once"
+            node.store.failures.clear()
+
+    run(work())

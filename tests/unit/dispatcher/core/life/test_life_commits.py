@@ -131,6 +131,21 @@ def test_a_later_epoch_before_the_end_is_of_other_records() -> None:
     assert life.pause_over() == [Load(Cut(4, 3, 3))]
 
 
+def test_a_hole_where_a_record_aside_was_has_the_epoch_of_the_batch_behind_it() -> None:
+    """All that the window knows behind it is settled, some of it of that very epoch."""
+    play = LifePlay()
+    life = play.life
+    life.start()
+    known = Snapshot(105, [(106, 20_000)], epochs=((3, 90), (5, 150)))
+    play.does(life.loaded(Policy(), known, MEMBERS, NOW_MS, fence=7, origin=3))
+    core = life.core
+    assert core is not None
+    assert core.read_position == 105, "it is read again by itself"
+    play.does(life.records_read(replace(records(105, 106), offsets=[], keys=[], epoch=5), 0))
+    play.write()
+    assert (life.state, core.cursor) == (LifeState.UP, 20_001)
+
+
 def test_a_later_epoch_behind_what_compaction_has_taken_is_another_leader() -> None:
     """A hole has the epoch of the batch behind it."""
     play = LifePlay()
