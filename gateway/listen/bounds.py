@@ -29,6 +29,7 @@ from gateway.listen.limits import (
     REQUESTS_HELD_BYTES_MAX,
     WHOLE_READING_MS,
     WHOLE_REQUESTS_BYTES_MAX,
+    WHOLE_STILL_MS,
 )
 from gateway.listen.unsent import Unsent
 
@@ -72,6 +73,10 @@ class Bounds:
             self._go_on[connection] = go_on
         return begun
 
+    def whole_came(self, connection: int) -> None:
+        """Some more of a request that is read whole."""
+        self.whole.came(connection, self.now_ms())
+
     def end_whole(self, connection: int) -> None:
         self._go_on.pop(connection, None)
         for each in self.whole.end(connection, self.now_ms()):
@@ -105,7 +110,7 @@ class Bounds:
             connection = self._find(each)
             if connection is not None and connection.waits_for_request:
                 self._refuse(self.requests, [each], Refused.REQUEST_STALLED)
-        for each in self.whole.overdue(now_ms, WHOLE_READING_MS):
+        for each in self.whole.overdue(now_ms, WHOLE_READING_MS, WHOLE_STILL_MS):
             connection = self._find(each)
             if connection is not None and connection.waits_for_request:
                 connection.refuse(Refused.REQUEST_STALLED, 0)

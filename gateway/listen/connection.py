@@ -191,6 +191,8 @@ class ClientConnection:
 
     def limit_again(self) -> None:
         """There are other limits. It stays open, whatever they are."""
+        if self.sockets.over:
+            return  # only upstream's last bytes are on their way
         self._put_on(self._node.limits.account(self.id, self._who()))
 
     # ------------------------------------------------------------------------------- client's side
@@ -248,6 +250,10 @@ class ClientConnection:
             self.sockets.not_connected()
             self._fail("no upstream", detail=str(error))
             self._gone_if_both()
+        except Exception:
+            self.sockets.not_connected()
+            self._gone_if_both()
+            raise
 
     def from_upstream(self, data: bytes) -> None:
         sockets = self.sockets

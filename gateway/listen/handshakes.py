@@ -234,8 +234,12 @@ class Handshake(asyncio.Protocol):
         if that has sent no more than its first words.
         """
         self._early += data
-        if self._lower is not None and (self._begun or len(self._early) > FIRST_WORDS_BYTES_MAX):
+        if self._lower is not None and self._begun:
             self._lower.pause_reading()
+        elif len(self._early) > FIRST_WORDS_BYTES_MAX:
+            # An honest client says no more before it has an answer.
+            self._early = b""
+            self.give_up(HandshakeFault.OTHER)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Before TLS was there."""

@@ -58,6 +58,7 @@ REQUESTS_HELD_BYTES_MAX = 64 * 1024 * 1024
 WHOLE_REQUESTS_BYTES_MAX = 64 * 1024 * 1024
 # Of one that others wait for, from its beginning to its end: as long as a producer itself waits.
 WHOLE_READING_MS = 30_000
+WHOLE_STILL_MS = 5_000  # if nothing of it comes, though it is read
 # Answers that are being made or are not yet taken by their clients. With the batch cache (96 MiB),
 # the requests, an empty node (80 MiB) and the copies of the answer being encoded, 512 MiB hold.
 ANSWERS_HELD_BYTES_MAX = 128 * 1024 * 1024

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
+from gateway.listen.connection_facts import ConnectionFacts
 from gateway.listen.socket_pair import SocketPair
 from gateway.listen.unsent import Unsent
 
 
 class HasClient(Protocol):
+    @property
+    def facts(self) -> ConnectionFacts: ...
     def client_made(self, transport: asyncio.Transport) -> None: ...
     def from_client(self, data: bytes) -> None: ...
     def client_ended(self) -> None: ...
@@ -33,12 +36,15 @@ class ClientSide(asyncio.BufferedProtocol):
         self._connection = connection
         self._unsent = unsent
         self._whole = unsent.whole
+        # What OpenSSL has of a client is there at once, and uvloop drops what is not read when the
+        # client leaves: the socket below is read in small pieces, not what comes out of it.
+        self._secure = connection.facts.tls is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.client_made(cast(asyncio.Transport, transport))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._unsent.buffer
+        return self._whole if self._secure else self._unsent.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received(self._whole[:nbytes].tobytes())

@@ -54,7 +54,9 @@ class Between(asyncio.BufferedProtocol):
         """
         self._comes_early = len(self._early) > 0
         buffer = bytearray(TLS_READ_BYTES_MAX) if self._early else self._layer.get_buffer(sizehint)
-        most = SMALL_READ_BYTES if self._unsent.full else TLS_READ_BYTES_MAX
+        # A handshake is read at once: with its last words a client may send all it has, and leave.
+        small = self._unsent.full and self.client is not None
+        most = SMALL_READ_BYTES if small else TLS_READ_BYTES_MAX
         self._buffer = memoryview(buffer)[:most]
         return self._buffer
 

@@ -30,6 +30,8 @@ class WholeRequests:
             )
             self._sockets.waits = not begun
             self._sockets.balance()
+        elif passing is not None:
+            self._bounds.whole_came(self._connection)
         self.held_bytes = self._state.collected_bytes
         self._bounds.hold_request(self._connection, 0 if passing else self.held_bytes)
 

@@ -14,6 +14,7 @@ class Turns:
         self.bytes_max = bytes_max
         self.total = 0  # of the requests that are being read, with the bytes that are to come
         self._reading: dict[int, tuple[int, int]] = {}  # by connection: size, since when
+        self._came_ms: dict[int, int] = {}  # by connection: when the last of it came
         self._waiting: dict[int, int] = {}  # sizes by connection, the oldest first
 
     def begin(self, connection: int, size: int, now_ms: int) -> bool:
@@ -29,6 +30,7 @@ class Turns:
         """The request is through, or given up. The connections whose turn has come."""
         self._waiting.pop(connection, None)
         self.total -= self._reading.pop(connection, (0, 0))[0]
+        self._came_ms.pop(connection, None)
         found = []
         while self._waiting:
             oldest, size = next(iter(self._waiting.items()))
@@ -39,14 +41,21 @@ class Turns:
             found.append(oldest)
         return found
 
-    def overdue(self, now_ms: int, reading_ms: int) -> list[int]:
-        """Those that others wait for, and that have been read for so long."""
+    def came(self, connection: int, now_ms: int) -> None:
+        """Some more of the request that is being read."""
+        if connection in self._reading:
+            self._came_ms[connection] = now_ms
+
+    def overdue(self, now_ms: int, reading_ms: int, still_ms: int) -> list[int]:
+        """Those that others wait for, and that have been read for so long, or of which nothing has
+        come for `still_ms`.
+        """
         if not self._waiting:
             return []
         return [
             connection
             for connection, (_, since_ms) in self._reading.items()
-            if now_ms - since_ms >= reading_ms
+            if now_ms - since_ms >= reading_ms or now_ms - self._came_ms[connection] >= still_ms
         ]
 
     def _fits(self, size: int) -> bool:
@@ -54,4 +63,5 @@ class Turns:
 
     def _read(self, connection: int, size: int, now_ms: int) -> None:
         self._reading[connection] = (size, now_ms)
+        self._came_ms[connection] = now_ms
         self.total += size

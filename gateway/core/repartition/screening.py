@@ -27,7 +27,7 @@ from gateway.core.repartition.named_partitions import NAMING_PARTITIONS, Named, 
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_request
 from gateway.core.wire.decode import PASSING_ROW_ELEMENTS
-from gateway.core.wire.errors import WireError
+from gateway.core.wire.errors import TooManyElements, WireError
 from gateway.core.wire.frames import parse_request_header
 from gateway.core.wire.schema import Message
 
@@ -105,6 +105,8 @@ class Screening:
         try:
             body_at = parse_request_header(payload).body_at
             body = decode_request(api_key, version, payload, body_at, PASSING_ROW_ELEMENTS)
+        except TooManyElements:
+            return False  # an honest request of very many partitions: no handler reads it either
         except WireError:
             return True
         if self.unproven(client, may_read, api_key, body):

@@ -19,7 +19,7 @@ from gateway.core.tls.server_names import ServerNames
 from gateway.core.wire.apis import ApiKey
 from gateway.listen import handshakes
 from gateway.listen.handshakes import HandshakeFault
-from gateway.listen.limits import HANDSHAKES_MAX
+from gateway.listen.limits import FIRST_WORDS_BYTES_MAX, HANDSHAKES_MAX
 from gateway.listen.settings import ListenerSettings
 from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority, Issued
@@ -371,16 +371,18 @@ def test_who_leaves_while_it_waits_makes_room(
         loop = asyncio.get_running_loop()
         async with rig(tls=files(own)) as gateway:
             handshakes_ = gateway.server.handshakes
-            sockets = [half_open.enter_context(socket.socket()) for _ in range(3)]
+            sockets = [half_open.enter_context(socket.socket()) for _ in range(4)]
             for at, client in enumerate(sockets):
                 client.setblocking(False)
                 await loop.sock_connect(client, ("127.0.0.1", gateway.server.addresses[1].port))
                 await until(lambda at=at: handshakes_.open == at + 1)  # type: ignore[misc]
             sockets[1].close()
-            await until(lambda: handshakes_.open == 2)
+            await until(lambda: handshakes_.open == 3)
             assert handshakes_.counts["clients"].failed == {HandshakeFault.CUT_OFF: 1}
+            await loop.sock_sendall(sockets[2], b"\x16\x03\x01" + bytes(FIRST_WORDS_BYTES_MAX))
+            await until(lambda: handshakes_.open == 2)  # what comes before a place would be kept
             sockets[0].close()
-            sockets[2].close()
+            sockets[3].close()
             await until(lambda: handshakes_.open == 0)
 
     run(main())

@@ -122,11 +122,16 @@ def test_a_slow_broker_holds_little_and_loses_nothing(
     run(main())
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("size", [16_000, 100_000])
+@pytest.mark.parametrize("waits", [False, True])
 def test_the_last_bytes_of_a_client_that_leaves_reach_upstream(
-    authority: Authority, files: TlsFiles
+    authority: Authority, files: TlsFiles, size: int, *, full: bool, waits: bool
 ) -> None:
-    """Requests without an answer (acks=0), and goodbye in the same breath."""
-    topics = [{"TopicId": b"t" * 16, "PartitionData": [{"Index": 0, "Records": BYTES[:100_000]}]}]
+    """Requests without an answer (acks=0), and goodbye in the same breath. `full`: the node has
+    read as much as it may, and reads in small pieces. `waits`: for the node's end of the handshake.
+    """
+    topics = [{"TopicId": b"t" * 16, "PartitionData": [{"Index": 0, "Records": BYTES[:size]}]}]
     sent = request(PRODUCE, message={"Acks": 0, "TopicData": topics})
 
     async def main() -> None:
@@ -139,9 +144,15 @@ def test_the_last_bytes_of_a_client_that_leaves_reach_upstream(
                 return b""
 
             gateway.upstream.on_api(PRODUCE, take)
+            if full:
+                gateway.server.bounds.unsent.bytes_max = -1
+                gateway.server.bounds.unsent.add(0)
+            count = 20 if size == 100_000 else 1
             _, writer = await connected(gateway, authority)
-            writer.write(sent * 20)
+            if waits:
+                await until(lambda: len(gateway.server.connections) == 1)
+            writer.write(sent * count)
             writer.close()
-            await until(lambda: came == 20)
+            await until(lambda: came == count)
 
     run(main())

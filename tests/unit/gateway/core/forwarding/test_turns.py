@@ -36,13 +36,28 @@ def test_who_leaves_while_it_waits_holds_nobody_up() -> None:
 def test_only_one_that_others_wait_for_is_overdue() -> None:
     turns = Turns(100)
     assert turns.begin(1, 60, now_ms=0)
-    assert turns.overdue(1_000, 30) == []
+    assert turns.overdue(1_000, 30, 30) == []
     assert not turns.begin(2, 60, now_ms=1_000)
-    assert turns.overdue(1_000, 30) == [1]
+    assert turns.overdue(1_000, 30, 30) == [1]
     assert turns.end(1, now_ms=1_000) == [2]
     assert not turns.begin(3, 60, now_ms=1_001)
-    assert turns.overdue(1_029, 30) == []
-    assert turns.overdue(1_030, 30) == [2]
+    assert turns.overdue(1_029, 30, 30) == []
+    assert turns.overdue(1_030, 30, 30) == [2]
+
+
+def test_one_of_which_nothing_comes_is_overdue_sooner() -> None:
+    """A size is only claimed: it must not hold all others up."""
+    turns = Turns(100)
+    assert turns.begin(1, 60, now_ms=0)
+    turns.came(1, 100)
+    turns.came(2, 100)  # nothing of it is read
+    assert not turns.begin(2, 60, now_ms=101)
+    assert turns.overdue(104, 1_000, 5) == []
+    assert turns.overdue(105, 1_000, 5) == [1]
+    turns.came(1, 105)
+    assert turns.overdue(109, 1_000, 5) == []
+    assert turns.end(1, now_ms=109) == [2]
+    assert turns.overdue(200, 1_000, 5) == []
 
 
 def test_everybody_gets_a_turn() -> None:
