@@ -37,10 +37,7 @@ from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.repartition.adoption import Producing
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.errors import WireError
-from gateway.core.wire.frames import (
-    parse_request_header,
-    response_head,
-)
+from gateway.core.wire.frames import parse_request_header, response_head
 from gateway.core.wire.long_bytes import LongBytes, whole
 from gateway.listen.answering import ConnectionId, Handler, Node, Request, Withheld
 from gateway.listen.authentication import SessionEnd

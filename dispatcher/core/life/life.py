@@ -317,16 +317,14 @@ class WindowLife:
         core = self.core
         if core is None or read.start != core.read_position:
             return []
-        # Of what compaction has taken nothing is to be told apart: the epoch is that of a batch
-        # behind it.
+        # Where compaction has taken all, the epoch is that of a batch behind it.
         first = read.offsets[0] if read.offsets else read.end
         epoch = epoch_at(core.epochs, first) if read.offsets else last_epoch(core.epochs)
         if 0 <= epoch < read.epoch and first < core.known_end:
             return self.diverged(read.start, Cut(read.start, epoch), read.now_ms)
-        commands: list[Command] = []
+        commands: list[Command] = [Tell(read)]
         if log_start > core.cursor:
-            commands.append(Tell(LogTruncated(log_start, read.now_ms)))
-        commands.append(Tell(read))
+            commands.insert(0, Tell(LogTruncated(log_start, read.now_ms)))
         return commands
 
     def out_of_range(

@@ -50,7 +50,7 @@ def test_the_keys_of_a_consumer_that_polls_no_more_go_to_the_other(
     assert len(members_of(gateway, group)) == 2, "its heartbeats go on"
     hung.acknowledge("ACCEPT", held)
     assert set(hung.commit()) == {"INVALID_RECORD_STATE"}
-    assert silent(gateway, group) == 0
+    wait_until(lambda: silent(gateway, group) == 0, what="the member back", deadline_s=10)
     produce(gateway.bootstrap, name, [(key, b"3") for key in KEYS])
     mine = hung.poll_some()
     assert 0 < len(mine) < len(KEYS), "it has its keys again"
