@@ -6,7 +6,7 @@ aside (aside.py) when the span is nearly full and
 - most of the span is settled, so that few records, in flight for long, hold up the others, or
 - at a tick: the front is slow, and a member that is not silent has nothing to do. What it could
   have may be behind the backlog of a slow key, however long that is. Slow keys cost more than
-  their backlogs: FORCED_KEYS_MAX of them go aside.
+  their backlogs: as many of them go aside as FORCED_SPANS spans have records.
 A span that is full of records which the members can have is none of these: nobody is held up, and
 more would only be read twice.
 

@@ -14,9 +14,8 @@ from typing import Final
 from dispatcher.core.records.keys import KeyQueue, MemberQueue
 from dispatcher.core.records.span import Span
 
-COUNTED_MAX: Final = (
-    100  # keys that drain; of more no attempts are counted, which is a pass over all
-)
+# Keys that drain; of more no attempts are counted, which is a pass over all of them.
+COUNTED_MAX: Final = 100
 
 
 class Draining:
