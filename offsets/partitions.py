@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.compacted import consumed
-from keyway.kafka.to_ends import Unread
+from keyway.kafka.to_ends import Unread, place_of
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
@@ -262,7 +262,7 @@ class Partitions:
         fresh: dict[Partition, _Columns] = {}
         ends: dict[Partition, int] = {}
         for message in messages:
-            place = self._places.get((str(message.topic()), int(message.partition() or 0)))
+            place = self._places.get(place_of(message))
             offset = message.offset()
             if place is None or offset is None:
                 continue  # it is not followed any more
@@ -407,7 +407,7 @@ class Partitions:
         try:
             while left and time.monotonic() - progress < REREAD_S_MAX:
                 for message in _consumed(self._again, 0.05, self._client.name):
-                    place = self._places.get((str(message.topic()), int(message.partition() or 0)))
+                    place = self._places.get(place_of(message))
                     offset, error = message.offset(), message.error()
                     if place not in left or place is None:
                         continue

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
+from keyway.kafka.to_ends import place_of
 from keyway.kafka.topics import answered, described
 from spark.streaming.core.survey import UNKNOWN_EPOCH, UNREADABLE, Position, Tail, Topic
 from spark.streaming.limits import (
@@ -310,7 +311,7 @@ def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:
         message = consumer.poll(max(0.0, end_s - monotonic()))
         if message is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        place, error = (str(message.topic()), int(message.partition() or 0)), message.error()
+        place, error = place_of(message), message.error()
         code = None if error is None else error.code()
         if code == KafkaError._AUTO_OFFSET_RESET:
             refused.add(place)
