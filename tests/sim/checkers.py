@@ -21,7 +21,6 @@ from dispatcher.core.model import (
     Reason,
     RecordsRead,
 )
-from dispatcher.core.routing.glob import accepts
 from dispatcher.core.routing.ring import Router
 from dispatcher.core.steps import (
     BitsSet,
@@ -33,6 +32,7 @@ from dispatcher.core.steps import (
     RetryNoted,
     Snapshot,
 )
+from tests.sim.causes import natural_cause
 from tests.sim.filed import Filed, filed, held_back, offsets_of, settled_of
 from tests.sim.holds import Hold, Holds
 from tests.sim.passed import Passed
@@ -60,11 +60,12 @@ class Checkers:
         self.cursor = 0
         self.passed = Passed(0, 0, set())
         self.causes: dict[int, str] = {}  # why an offset may be settled
+        self.ended: set[tuple[int, int]] = set()  # for good: offsets and epochs of such records
         self.deliveries: dict[int, int] = {}  # persisted leases
         # Given back and not settled since: when it may certainly go out again.
         self.failed: dict[int, int | None] = {}
         self.members: tuple[Member, ...] = ()
-        self._members_before: tuple[Member, ...] = ()  # this step
+        self.members_before: tuple[Member, ...] = ()  # this step
         self.awaited: tuple[Member, ...] = ()  # nothing that they accept is skipped
         self.router, self.delivered_count = Router(()), 0
         self.not_before_ms: dict[int, int] = {}  # back-off of released records
@@ -96,31 +97,20 @@ class Checkers:
                 self.cursor = change.cursor
         for offset in self.passed.settled_by(changes):
             self._settle(offset)
-        self._members_before = self.members
+        self.members_before = self.members
 
     def _settle(self, offset: int) -> None:
         if offset in self.settled:
             return
         if offset in self.log.records and offset not in self.causes:
-            if not (cause := self._natural_cause(offset)):
+            if not (cause := natural_cause(self, offset)):
                 raise CheckFailure("NothingLost", f"{offset} is settled without a cause")
             self.causes[offset] = cause
+        if offset in self.causes:
+            self.ended.add((offset, self.log.known_epoch_at(offset)))
         self.settled.add(offset)
         self.failed.pop(offset, None)
         self.holds.pop(offset)
-
-    def _natural_cause(self, offset: int) -> str:
-        key = self.log.records[offset]
-        # Due retries come first in a step, and are still judged by the members of before.
-        for members in (self.members, self._members_before):
-            if members and not any(accepts(m.filters, key) for m in (*members, *self.awaited)):
-                return "skipped"
-        spent = self.deliveries.get(offset, 0) >= self.policy.deliveries_max
-        if self.policy.exhausted is PoisonPolicy.DROP and spent:
-            return "dropped"
-        if self.policy.on_evict is EvictPolicy.ACK and offset in self.deliveries:
-            return "evicted"  # Perhaps without ever having arrived: at most once.
-        return ""
 
     def committed(self, cursor: int, ranges: list[tuple[int, int]]) -> None:
         """To Kafka."""
@@ -461,7 +451,7 @@ class Checkers:
         gone = {m.member_id for m in self.members} - {m.member_id for m in members}
         self.silence.changed(members, now_ms)
         self._joins(members)
-        self._members_before, self.members = self.members, members
+        self.members_before, self.members = self.members, members
         self.router = Router(members)
         for name in sorted(gone):
             self.holds.left_ms[name] = now_ms

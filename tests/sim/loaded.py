@@ -8,7 +8,7 @@ from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import Claimed
 from tests.sim.checkers import CheckFailure
 from tests.sim.filed import settled_of
-from tests.sim.lost import forget, found_out, lost_from
+from tests.sim.lost import back_again, forget, found_out, lost_from
 
 if TYPE_CHECKING:
     from tests.sim.window import Window
@@ -45,3 +45,4 @@ def judge_lost(window: Window, snapshot: Snapshot) -> None:
         if (first := found_out(window.log, window.checkers)) is not None:
             forget(window.checkers, first, snapshot)
             window.dead_letters = [offset for offset in window.dead_letters if offset < first]
+    back_again(window.checkers, snapshot)

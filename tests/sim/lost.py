@@ -6,6 +6,7 @@ from dispatcher.core.epochs import NOT_KNOWN, parted
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
+from keyway.commit_metadata.core.limits import OFFSET_MAX
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log
@@ -54,9 +55,9 @@ def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
     return not between or end == checkers.cursor
 
 
-def kept_to(found: Snapshot, cut: Cut | None, log_end: int) -> int:
+def kept_to(found: Snapshot, cut: Cut | None) -> int:
     """Up to where a window that is loaded with `cut` goes by what it knew."""
-    return log_end if cut is None else parted(found.epochs, cut.end, cut.epoch, found.cursor)[0]
+    return OFFSET_MAX if cut is None else parted(found.epochs, cut.end, cut.epoch, found.cursor)[0]
 
 
 def found_out(log: Log, checkers: Checkers) -> int | None:
@@ -73,7 +74,7 @@ def found_out(log: Log, checkers: Checkers) -> int | None:
 def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
     offsets now are others. Whoever set a position without an epoch may have settled some of them.
-    So may a commit, up to its cursor: it does not say where its epoch began.
+    So may a commit of an earlier version, up to its cursor: it names an epoch, not its start.
     """
 
     checkers.settled = {offset for offset in checkers.settled if offset < first}
@@ -96,3 +97,14 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.cause(offset, "set without an epoch")
     checkers.back_to(first)
     checkers.cursor = loaded.cursor
+
+
+def back_again(checkers: Checkers, loaded: Snapshot) -> None:
+    """A commit of before a loss was found out tells of records that are back since: the same ones,
+    and they were settled.
+    """
+    log = checkers.log
+    for offset in settled_of(loaded) & log.records.keys():
+        if offset not in checkers.causes and (offset, log.epoch_at(offset)) in checkers.ended:
+            checkers.cause(offset, "settled before it was lost")
+            checkers.settled.add(offset)

@@ -45,6 +45,10 @@ TAUGHT = [
     9400075,  # test_a_log_that_parted_twice_is_loaded_up_to_where_it_first_parted
     9300014,  # the checkers own: a commit does not say where its epoch began
     9400406,  # as 9200091: also for a store that was set back
+    9500226,  # the checkers own: a leader that comes back knows the epochs of what its log has
+    9400034,  # the checkers own: a commit of before a loss tells of records that are back since
+    9400230,  # as 9400034
+    9400216,  # the checkers own: a window that is set back knows of records behind the log's end
 ]
 
 

@@ -56,10 +56,14 @@ class Log:
             self.former = None  # nothing of it is left
         self.start = max(self.start, start)
         self.end = max(self.end, start)
-        begun = [(epoch, max(first, start)) for epoch, first in self.epochs]
+        self._forget_epochs()
+
+    def _forget_epochs(self) -> None:
+        """A broker knows the epochs of what its log has, also one that leads again."""
+        begun = [(epoch, max(first, self.start)) for epoch, first in self.epochs]
         behind = [first for _, first in begun[1:]] + [self.end + 1]
         self.epochs = [
-            one for one, next_first in zip(begun, behind, strict=True) if next_first > start
+            one for one, next_first in zip(begun, behind, strict=True) if next_first > self.start
         ]
 
     def elect(self, end: int) -> None:
@@ -82,6 +86,7 @@ class Log:
         self.stored.update(stored)
         self.end = end
         self.epochs = [*epochs, (epoch, end)]
+        self._forget_epochs()
         return parted
 
     def _remember(self) -> None:
@@ -110,6 +115,11 @@ class Log:
 
     def epoch_at(self, offset: int) -> int:
         return epoch_in(self.epochs, max(offset, self.start))
+
+    def known_epoch_at(self, offset: int) -> int:
+        """Of the record that the window knows there."""
+        epochs = self.epochs if self.known is None else self.known[0]
+        return epoch_in(epochs, max(offset, self.start))
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """As a broker knows it: the end of the log's records of no later epoch, and the last such

@@ -428,7 +428,7 @@ class Window:
             return
         self.fence = claimed.fence
         know_lost(self.log, found if world.policy.reliable else committed, cut)
-        judge_loaded(self, claimed, snapshot, committed, kept_to(found, cut, self.log.end))
+        judge_loaded(self, claimed, snapshot, committed, kept_to(found, cut))
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
         told, self.kept_to = self.kept_to, None
