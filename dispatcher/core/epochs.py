@@ -1,7 +1,7 @@
 """The leader epochs of the records that a window has read: (epoch, the offset where it begins).
 
-Epochs ascend along a log, so both numbers do. The first may begin at NOT_KNOWN: a commit in Kafka
-names one epoch, and not where it began.
+Epochs ascend along a log, so both numbers do. The first may begin at NOT_KNOWN: a commit of an
+earlier version names one epoch, and not where it began.
 
 A leader that is asked about an epoch it does not know answers with the last one before, and where
 that ends in its own log. If two logs have parted twice, the window's log may have left that epoch

@@ -17,6 +17,7 @@ from itertools import compress
 
 import structlog
 
+from dispatcher.core.epochs import last_epoch
 from dispatcher.core.life.commands import CommitState
 from dispatcher.core.stored.reconcile import overtakes
 from dispatcher.store.base import WindowKey
@@ -195,9 +196,12 @@ class Committer:
                 state.settled,
                 origin=state.origin,
                 settled_ms=state.settled_ms,
+                epochs=state.epochs,
                 chars_max=chars_max,
             )
-            commits.append(Commit(window.partition, state.cursor, metadata, state.epoch))
+            commits.append(
+                Commit(window.partition, state.cursor, metadata, last_epoch(state.epochs))
+            )
             if len(state.settled) > LONG_RANGES:
                 await asyncio.sleep(0)
         return commits

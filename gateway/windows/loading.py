@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from dispatcher.core.epochs import NOT_KNOWN, Epochs
+from dispatcher.core.epochs import NOT_KNOWN, Epochs, last_epoch
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut, cut_at
 from dispatcher.core.stored.reconcile import reconciled
@@ -19,8 +19,8 @@ from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.limits import COMMIT_WAIT_S_MAX
 from gateway.windows.start_position import start_position
+from keyway.commit_metadata.core.metadata import Told, read_times
 from keyway.commit_metadata.core.metadata import read as read_commit
-from keyway.commit_metadata.core.metadata import read_times
 
 log = structlog.get_logger("keyway.window")
 
@@ -93,8 +93,12 @@ def _cut(found: _Found, cut: Cut | None, origin: int = 0) -> _Found:
     return replace(found, snapshot=cut_at(found.snapshot, cut))
 
 
-def _epochs(committed: Committed) -> Epochs:
-    return ((committed.leader_epoch, NOT_KNOWN),) if committed.leader_epoch >= 0 else ()
+def _epochs(committed: Committed, told: Told) -> Epochs:
+    """The metadata of an earlier version names none, and that of others is not of this commit."""
+    epoch = committed.leader_epoch
+    if last_epoch(told.epochs) == epoch:
+        return told.epochs
+    return ((epoch, NOT_KNOWN),) if epoch >= 0 else ()
 
 
 def unstored_fence(now_ms: int) -> Fence:
@@ -123,10 +127,11 @@ async def _with_commit(
         return _Found(stored)
     if committed is None:
         return _Found(stored)
-    settled, said_origin = read_commit(committed.offset, committed.metadata)
-    if settled is None:
+    told = read_commit(committed.offset, committed.metadata)
+    said_origin = told.origin
+    if told.settled is None:
         return _Found(stored)
-    said = Snapshot(committed.offset, settled, epochs=_epochs(committed))
+    said = Snapshot(committed.offset, told.settled, epochs=_epochs(committed, told))
     snapshot = reconciled(stored, origin, said, said_origin)
     behind = said_origin > origin or committed.offset > stored.cursor
     if behind and snapshot is not stored:
@@ -157,10 +162,16 @@ async def _fresh(
     begun_with = await _begun_with(dependencies, key, partitions, reliable=reliable)
     committed = await dependencies.commits.fetch(group, partition)
     if committed is not None:
-        origin, settled_ms = read_times(committed.offset, committed.metadata)
-        behind = _settled_behind(committed, group, partition)
-        snapshot = Snapshot(committed.offset, behind, epochs=_epochs(committed))
-        return _Found(snapshot, origin, settled_ms)
+        told = read_commit(committed.offset, committed.metadata)
+        if told.settled is None and committed.metadata:
+            log.warning(
+                "commit_metadata_unreadable", **_place(group, partition), offset=committed.offset
+            )
+        # Not readable: replay from the committed offset, inclusive.
+        epochs = _epochs(committed, told)
+        snapshot = Snapshot(committed.offset, told.settled or [], epochs=epochs)
+        settled_ms = read_times(committed.offset, committed.metadata).settled_ms
+        return _Found(snapshot, told.origin, settled_ms)
     # The start is decided once, by the present settings in Kafka.
     section = await dependencies.settings.learn(group)
     now_ms = dependencies.now_ms()
@@ -186,17 +197,6 @@ async def _begun_with(
         return await begun.partitions_of(key.group, key.topic_id, partitions)
     except TableUnavailable as error:
         raise StoreError(str(error)) from error
-
-
-def _settled_behind(
-    committed: Committed, group: str, partition: TopicPartition
-) -> list[tuple[int, int]]:
-    settled, _ = read_commit(committed.offset, committed.metadata)
-    if settled is None and committed.metadata:
-        log.warning(
-            "commit_metadata_unreadable", **_place(group, partition), offset=committed.offset
-        )
-    return settled or []  # else: replay from the committed offset, inclusive
 
 
 def _place(group: str, partition: TopicPartition) -> dict[str, str | int]:

@@ -6,23 +6,25 @@ from __future__ import annotations
 
 from random import Random
 
+from dispatcher.core.epochs import NOT_KNOWN, Epochs, last_epoch
 from dispatcher.core.life.commands import CommitState
 from dispatcher.core.model import Policy
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.reconcile import overtakes, reconciled
 from dispatcher.store.base import Claimed
 from keyway.commit_metadata.core.bitmap import united
-from keyway.commit_metadata.core.metadata import decode, encode, read_times
+from keyway.commit_metadata.core.metadata import encode, read, read_times
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log
 
 
 class CommittedOffset:
-    def __init__(self) -> None:
+    def __init__(self, *, of_before: bool = False) -> None:
+        """`of_before`: by a version that names the last leader epoch alone."""
+        self._of_before = of_before
         self.offset = 0
         self.metadata = encode(0, [])
-        self.epoch = -1
         self.elsewhere: Snapshot | None = None  # set by somebody else, and not taken up yet
 
     @property
@@ -31,8 +33,8 @@ class CommittedOffset:
 
     @property
     def snapshot(self) -> Snapshot:
-        settled = decode(self.offset, self.metadata) or []
-        return Snapshot(self.offset, settled, epochs=((self.epoch, -1),) if self.epoch >= 0 else ())
+        told = read(self.offset, self.metadata)
+        return Snapshot(self.offset, told.settled or [], epochs=told.epochs)
 
     def reconciled(self, claimed: Claimed, *, reliable: bool) -> Snapshot:
         """As gateway/windows/loading.py."""
@@ -49,14 +51,15 @@ class CommittedOffset:
     def write(self, state: CommitState) -> None:
         if self.elsewhere is not None:
             raise CheckFailure("PositionSetElsewhere", f"{state} is written over {self.elsewhere}")
-        self._set(state.cursor, state.settled, state.origin, state.epoch)
+        self._set(state.cursor, state.settled, state.origin, state.epochs)
 
     def _set(
-        self, offset: int, settled: list[tuple[int, int]], origin: int, epoch: int = -1
+        self, offset: int, settled: list[tuple[int, int]], origin: int, epochs: Epochs = ()
     ) -> None:
         self.offset = offset
-        self.epoch = epoch
-        self.metadata = encode(offset, settled, origin=origin)
+        if self._of_before and epochs:
+            epochs = ((last_epoch(epochs), NOT_KNOWN),)
+        self.metadata = encode(offset, settled, origin=origin, epochs=epochs)
 
     def set_elsewhere(self, log: Log, rng: Random, policy: Policy, origin: int) -> None:
         """`origin`: the latest before. The clock of its setter may be ahead."""

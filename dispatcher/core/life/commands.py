@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
+from dispatcher.core.epochs import Epochs
 from dispatcher.core.model import Event
 from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, WriteDeadLetters
 from dispatcher.core.stored.cut import Cut
@@ -154,4 +155,4 @@ class CommitState:
     origin: int  # of this incarnation (dispatcher/core/stored/reconcile.py)
     # When the last record was settled. Two states that differ in it alone are equal.
     settled_ms: int = field(default=0, compare=False)
-    epoch: int = field(default=-1, compare=False)  # of a leader, as in Snapshot
+    epochs: Epochs = field(default=(), compare=False)  # as in Snapshot

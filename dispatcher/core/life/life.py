@@ -479,8 +479,8 @@ class WindowLife:
         return Capture(self._commit_state(core), self.version)
 
     def _commit_state(self, core: Core) -> CommitState:
-        settled, epoch = core.committed_ranges(), last_epoch(core.epochs)
-        return CommitState(core.cursor, settled, self.origin, self.settled_ms, epoch)
+        settled = core.committed_ranges()
+        return CommitState(core.cursor, settled, self.origin, self.settled_ms, core.epochs)
 
     def may_leave(self) -> bool:
         """An idle window can be closed if it is not up, or store and Kafka have it all. O(span)."""

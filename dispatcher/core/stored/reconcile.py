@@ -18,6 +18,7 @@ later again and again.
 
 from __future__ import annotations
 
+from dispatcher.core.epochs import last_epoch, noted
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.snapshot import state_of
 from keyway.commit_metadata.core.bitmap import united
@@ -60,6 +61,7 @@ def merged(stored: Snapshot, committed: Snapshot) -> Snapshot:
     leases = [lease for lease in both.leases if lease.offsets]
     known = min(stored.epoch, committed.epoch) >= 0
     epochs = stored.epochs
-    if committed.epoch > stored.epoch:
-        epochs = committed.epochs  # where it began is not known: perhaps before the stored end
+    for epoch, start in committed.epochs:
+        if epoch > last_epoch(epochs):
+            epochs = noted(epochs, epoch, start)
     return Snapshot(cursor, settled, leases, both.retries, epochs=epochs if known else ())

@@ -96,11 +96,17 @@ class _BitReader:
             self._at = at + 1
         return number
 
+    def bytes_taken(self) -> int:
+        return (self._at + 7) >> 3
+
+
+NONE: Final = b"\0\0"  # no ranges, where something may follow
+
 
 def packed(ranges: list[tuple[int, int]], start: int, size_max: int) -> bytes:
     """Ascending, disjoint, non-adjacent, inclusive ranges at or behind `start`, in at most
     `size_max` bytes. If they do not fit, the cells are larger, and of each range the whole cells
-    are told.
+    are told. Empty: there are none.
     """
     for shift in range(_SHIFT_MAX):
         body = _packed(ranges, start, size_max, shift)
@@ -135,8 +141,13 @@ def _packed(ranges: list[tuple[int, int]], start: i64, size_max: int, shift: i64
 
 def ranges_in(data: bytes, start: int) -> list[tuple[int, int]] | None:
     """What `packed` made; None: nothing that it makes."""
+    return read(data, start)[0]
+
+
+def read(data: bytes, start: int) -> tuple[list[tuple[int, int]] | None, int]:
+    """As `ranges_in`, and how many bytes they take: others may follow."""
     if not data:
-        return []
+        return [], 0
     number = places = at = 0
     for byte in data[:5]:
         at += 1
@@ -145,7 +156,7 @@ def ranges_in(data: bytes, start: int) -> list[tuple[int, int]] | None:
         if byte < 128:
             break
     if at == len(data) or data[at - 1] > 127 or data[at] >= _SHIFT_MAX or start > OFFSET_MAX:
-        return None
+        return None, 0
     shift: i64 = data[at]
     cells_max: i64 = (OFFSET_MAX - start) >> shift
     bits = _BitReader(data, at + 1)
@@ -156,14 +167,14 @@ def ranges_in(data: bytes, start: int) -> list[tuple[int, int]] | None:
         for _ in range(number):  # each takes bits, which end
             low: i64 = end + 1 + _take(bits, clear)
             if low > cells_max:
-                return None
+                return None, 0
             end = low + 1 + _take(bits, settled)
             if end > cells_max:
-                return None
+                return None, 0
             ranges.append((start + (low << shift), start + (end << shift) - 1))
     except IndexError:
-        return None
-    return ranges
+        return None, 0
+    return ranges, bits.bytes_taken()
 
 
 def _varint(number: i64) -> bytearray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from dispatcher.core.epochs import NOT_KNOWN
 from dispatcher.core.model import Acknowledge, AckType, PoisonPolicy
 from dispatcher.core.steps import RetryState, Snapshot
 from dispatcher.store.base import StoreError
@@ -214,6 +215,29 @@ def test_an_epoch_is_that_of_a_record_that_was_read() -> None:
         await node.window().give_up(10)
         assert stored.snapshot().epochs == ((0, 0), (1, 8))
         assert stored.cursor == 0
+
+    story(tell, None, *KEYS)
+
+
+@pytest.mark.parametrize("of_before", [False, True])
+def test_a_commit_tells_where_each_leader_epoch_began(*, of_before: bool) -> None:
+    """It is all that a lost store leaves. An earlier version named the last epoch alone."""
+
+    async def tell(node: Node) -> None:
+        node.log.elect(8)
+        node.log.produce(b"late")
+        await settle()
+        await worked(node, *range(9))
+        await node.windows.committer.commit()
+        committed = node.commits.committed[GROUP, 0]
+        assert (committed.offset, committed.leader_epoch) == (9, 1)
+        if of_before:
+            text = encode_commit(9, [], origin=origin_committed(node.commits), settled_ms=1)
+            node.commits.committed[GROUP, 0] = Committed(9, 1, text)
+        node.store.flush()
+        await reloaded(node)
+        kept = ((1, NOT_KNOWN),) if of_before else ((0, 0), (1, 8))
+        assert node.store.windows[node.window().key].snapshot().epochs == kept
 
     story(tell, None, *KEYS)
 

@@ -112,7 +112,7 @@ def test_a_later_epoch_at_the_end_is_another_leader() -> None:
     play.write()
     state = play.life.take_committable()
     assert state is not None
-    assert state.epoch == 3
+    assert state.epochs == ((0, 0), (3, 4))
 
 
 def test_a_later_epoch_before_the_end_is_of_other_records() -> None:
@@ -167,7 +167,7 @@ def test_a_leader_that_has_another_log_says_where_they_part() -> None:
 
 
 def test_a_log_that_parted_twice_is_loaded_up_to_where_it_first_parted() -> None:
-    """Also from a commit, which knows the last epoch alone: its cursor is behind other records."""
+    """Also from a commit that names the last epoch alone: its cursor is behind other records."""
     play = LifePlay()
     life = play.life
     life.start()

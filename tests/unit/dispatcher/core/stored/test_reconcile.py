@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.core.epochs import NOT_KNOWN, Epochs
 from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
 from dispatcher.core.steps import LeaseState, RetryNoted, RetryState, Snapshot
 from dispatcher.core.stored.reconcile import merged, reconciled
@@ -47,6 +48,23 @@ def test_what_is_settled_now_is_nobodys_and_waits_for_nothing() -> None:
     assert (both.cursor, both.settled) == (15, [(16, 17), (20, 22)])
     assert [(left.lease_id, left.offsets) for left in both.leases] == [(4, [15])]
     assert both.retries == []
+
+
+@pytest.mark.parametrize(
+    ("said", "epochs"),
+    [
+        (((2, 0), (3, 9)), ((2, 0), (3, 9))),
+        (((2, 0), (4, 13), (6, 14)), ((2, 0), (3, 9), (4, 13), (6, 14))),
+        (((4, NOT_KNOWN),), ((4, NOT_KNOWN),)),  # of an earlier version
+        (((2, 0), (5, 4)), ((2, 0), (5, 4))),  # the log parted, and 3 is not in it any more
+        ((), ()),
+    ],
+)
+def test_later_epochs_of_the_commit_are_added_where_they_began(
+    said: Epochs, epochs: Epochs
+) -> None:
+    stored = Snapshot(10, epochs=((2, 0), (3, 9)))
+    assert merged(stored, Snapshot(15, epochs=said)).epochs == epochs
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import crc32
 from itertools import pairwise
 from random import Random
 
 import pytest
 
-from keyway.commit_metadata.core.metadata import Times, decode, encode, read, read_times
+from keyway.commit_metadata.core.metadata import Times, Told, decode, encode, read, read_times
+from keyway.commit_metadata.core.run_lengths import ranges_in
 
 
 def test_metadata_comes_back() -> None:
@@ -67,6 +68,42 @@ def test_a_time_that_is_not_told_is_zero() -> None:
     for text in (encode(100, []), encode(100, [], settled_ms=5), "", "of somebody else"):
         assert read_times(100, text) == Times(0, 0)
     assert read_times(100, encode(100, [(105, 105)], origin=7)) == Times(7, 0)
+
+
+EPOCHS = tuple([(7 + at, 1_000_000_000 * at - 1) for at in range(8)])  # the first: not known where
+
+
+@pytest.mark.parametrize("settled", [[], [(105, 105)], [(o, o) for o in range(101, 500, 2)]])
+@pytest.mark.parametrize("origin", [0, 1_795_275_285_654_321])
+def test_epochs_come_back_behind_what_is_settled(
+    settled: list[tuple[int, int]], origin: int
+) -> None:
+    for epochs in ((), ((0, 0),), EPOCHS):
+        text = encode(100, settled, origin=origin, settled_ms=5, epochs=epochs)
+        assert read(100, text) == Told(settled, origin, epochs)
+        assert read_times(100, text).origin == origin
+        assert (len(text) == len(encode(100, settled, origin=origin, settled_ms=5))) == (not epochs)
+
+
+def test_an_earlier_version_reads_what_stands_before_the_epochs() -> None:
+    text = encode(100, [(105, 105)], epochs=EPOCHS)
+    assert ranges_in(urlsafe_b64decode(text[4:] + "==")[5:], 100) == [(105, 105)]
+    text = encode(100, [], epochs=EPOCHS)
+    assert ranges_in(urlsafe_b64decode(text[4:] + "==")[5:], 100) == []
+
+
+def test_epochs_are_left_out_if_they_do_not_fit() -> None:
+    for chars_max in range(11, 200):
+        text = encode(100, [(105, 105)], epochs=EPOCHS, chars_max=chars_max)
+        assert len(text) <= chars_max
+        assert read(100, text).epochs in ((), EPOCHS)
+
+
+def test_a_tail_that_is_not_of_epochs_is_not_believed() -> None:
+    body = b"\0\0" + bytes(13)
+    checksum = crc32((100).to_bytes(8, "big") + b"N" + body).to_bytes(4, "big")
+    text = "kw1:" + urlsafe_b64encode(checksum + b"N" + body).decode().rstrip("=")
+    assert read(100, text) == Told([], 0, ())
 
 
 def test_metadata_without_an_origin_has_none() -> None:
@@ -162,9 +199,10 @@ def _count(ranges: list[tuple[int, int]]) -> int:
     return sum(high + 1 - low for low, high in ranges)
 
 
-def test_a_thousand_and_six_hundred_scattered_records_lose_nothing() -> None:
-    settled = [(at * 5_000 + 1, at * 5_000 + 4_999) for at in range(1_600)]
-    assert decode(0, encode(0, settled, origin=1 << 50, settled_ms=1 << 40)) == settled
+def test_a_thousand_and_five_hundred_scattered_records_lose_nothing() -> None:
+    settled = [(at * 5_000 + 1, at * 5_000 + 4_999) for at in range(1_500)]
+    text = encode(0, settled, origin=1 << 50, settled_ms=1 << 40, epochs=EPOCHS)
+    assert decode(0, text) == settled
 
 
 def test_a_hundred_parked_records_far_behind_a_busy_span_fit() -> None:
