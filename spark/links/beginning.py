@@ -14,6 +14,7 @@ from spark.links.own_copies import Fresh, topics_copied_before
 from spark.links.plan import Plan, by_topic
 from spark.links.reports import LinkReport
 from spark.links.switch import require_generation
+from spark.streaming.core.limits import PARTITIONS_MAX
 from spark.streaming.core.survey import (
     UNKNOWN_EPOCH,
     Copied,
@@ -198,4 +199,5 @@ def policy_of(messages: MessagesSection) -> Policy:
         create_topics=messages.create_topics,
         stop_on_gap=messages.on_gap == "stop",
         stop_on_recreated=messages.on_recreated == "stop",
+        partitions_max=PARTITIONS_MAX,
     )

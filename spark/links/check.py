@@ -17,9 +17,10 @@ from keyway.clusters.core.tree import require_different_clusters as require_diff
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.transactions import opened
 from keyway.terminal.progress import Step, no_step
+from spark.links.beginning import policy_of
 from spark.links.link import Link, link_name
 from spark.links.naming import following
-from spark.streaming.core.survey import Missing, Policy, Stopped, compare
+from spark.streaming.core.survey import Missing, Stopped, compare
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, QUIET
 
@@ -146,9 +147,7 @@ def _topic_findings(
     target: KafkaSide,
     names: dict[str, str | Unfit],
 ) -> Iterator[Finding]:
-    policy = Policy(
-        create_topics=config.messages.create_topics, stop_on_gap=True, stop_on_recreated=True
-    )
+    policy = policy_of(config.messages)
     known = {name: there for name, there in names.items() if not isinstance(there, Unfit)}
     here, there = source.topics(list(known)), target.topics(list(known.values()))
     for name, unfit in names.items():

@@ -70,12 +70,13 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The policy from the YAML's `messages`. `stop`: the topic stops with a reason; else it goes
-    on.
+    on. `partitions_max`: of a topic, where its rows must fit a record.
     """
 
     create_topics: bool
     stop_on_gap: bool
     stop_on_recreated: bool
+    partitions_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,11 @@ def compare(
     source: Topic, target: Topic | None, policy: Policy, *, copied_before: bool = False
 ) -> Stopped | Missing | Grown | None:
     """Whether two topics can be kept alike at all; None: they can."""
+    if policy.partitions_max is not None and source.partitions > policy.partitions_max:
+        return Stopped(
+            f"it has {source.partitions} partitions: a link copies topics of up to"
+            f" {policy.partitions_max}"
+        )
     for side, where in ((source, "here"), (target, "on the target")):
         if side is not None and (why := side.configs.get(UNREADABLE)) is not None:
             return Stopped(f"its configs {where} cannot be read: {why}")

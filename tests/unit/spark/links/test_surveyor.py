@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
+from spark.streaming.core.limits import PARTITIONS_MAX
 from spark.streaming.limits import RETRY_REFUSED_S
 from tests.rig.link_in_memory import CONFIG, Side, World
 
@@ -48,3 +49,11 @@ def test_letters_that_the_target_refuses_keep_no_topic_waiting(
 def test_a_target_that_is_away_is_a_fault_of_the_link() -> None:
     with pytest.raises(KafkaException):
         world(**{LETTERS: KafkaError._TRANSPORT}).process()._survey()
+
+
+def test_a_topic_whose_rows_would_not_fit_a_record_stops_alone() -> None:
+    """Kafka refused the record, and no topic of the link was copied any more."""
+    wide = PARTITIONS_MAX + 1
+    plan = World(here=Side("c1", {"flights": "here"}, partitions=wide)).process()._survey()
+    assert plan.topics.keys() == set()
+    assert str(wide) in plan.stopped["flights"]

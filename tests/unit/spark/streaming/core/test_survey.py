@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark.streaming.core.survey import (
@@ -51,6 +53,14 @@ def test_topics_that_cannot_be_kept_alike(target: Topic, words: str) -> None:
     verdict = compare(topic(max_message_bytes="1000"), target, EASY)
     assert isinstance(verdict, Stopped)
     assert words in verdict.reason
+
+
+def test_a_topic_with_more_partitions_than_can_be_told() -> None:
+    """Kafka refused the record with its rows, which failed every round of the link."""
+    bounded = replace(EASY, partitions_max=2)
+    assert compare(topic(), topic(), bounded) is None
+    verdict = compare(topic(3), topic(2), bounded, copied_before=True)
+    assert verdict == Stopped("it has 3 partitions: a link copies topics of up to 2")
 
 
 def test_partitions_that_came_while_it_was_copied() -> None:
