@@ -84,10 +84,16 @@ class Beginning:
                             _epoch(positions.get(place), offset, topic, tails[place]),
                         )
                         if committed.get(place) != goes_on:
-                            renewed[plan.targets[name], partition] = goes_on
+                            renewed[place] = goes_on
         # Of a gap, an older topic, a forgotten one, or a partition that was empty until now, whose
-        # first records may be deleted before they are copied: set before the query runs.
-        self.target.set_positions(self.link.group, renewed)
+        # first records may be deleted before they are copied: set before the query runs. A process
+        # that was frozen since it read them must not set back those of the next one.
+        there = {place: (plan.targets[place[0]], place[1]) for place in renewed}
+        self.target.set_positions(
+            self.link.group,
+            {there[place]: position for place, position in renewed.items()},
+            {there[place]: committed[place] for place in renewed if place in committed},
+        )
         kept = {name: topic for name, topic in plan.topics.items() if name not in stopped}
         epochs = {place: tails[place].epoch for place in starts}
         return Begun(starts, replace(plan, topics=kept, stopped=stopped), reached, epochs)

@@ -268,10 +268,21 @@ class KafkaSide:
                         found[committed.topic, committed.partition] = position_of(committed)
             return found
 
-    def set_positions(self, group: str, positions: Mapping[Partition, Position]) -> None:
-        """Commits the positions as they are, also backwards. The link must not run meanwhile."""
+    def set_positions(
+        self,
+        group: str,
+        positions: Mapping[Partition, Position],
+        stood: Mapping[Partition, Position] | None = None,
+    ) -> None:
+        """Commits the positions as they are, also backwards. The link must not run meanwhile: with
+        `stood`, the positions that were read before, it commits only if they are the same.
+        """
         if not positions:
             return
+        if stood is not None and (now := self.positions(group, positions)) != stood:
+            moved = ", ".join(f"{topic}-{at}" for topic, at in sorted(_unlike(now, stood))[:5])
+            told = f"positions have moved meanwhile, by another process of the link: {moved}"
+            raise KafkaException(KafkaError(KafkaError._STATE, told))
         places = starmap(committing, positions.items())
         with self.consumer(group) as consumer:
             for part in parted(places, POSITIONS_AT_ONCE):
@@ -301,6 +312,12 @@ def committing(place: Partition, position: Position) -> TopicPartition:
 
 def position_of(committed: TopicPartition) -> Position:
     return Position.of(committed.offset, committed.metadata, committed.leader_epoch)
+
+
+def _unlike(
+    now: Mapping[Partition, Position], stood: Mapping[Partition, Position]
+) -> set[Partition]:
+    return {place for place in now.keys() | stood.keys() if now.get(place) != stood.get(place)}
 
 
 def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:

@@ -161,7 +161,13 @@ class Side:
     def positions(self, _group: str, places: Iterable[Partition]) -> dict[Partition, Position]:
         return {place: self.committed[place] for place in places if place in self.committed}
 
-    def set_positions(self, _group: str, positions: Mapping[Partition, Position]) -> None:
+    def set_positions(
+        self,
+        _group: str,
+        positions: Mapping[Partition, Position],
+        stood: Mapping[Partition, Position] | None = None,
+    ) -> None:
+        assert stood in (None, self.positions("", positions)), "nobody else writes here"
         self.committed |= positions
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow
@@ -12,7 +12,8 @@ from confluent_kafka import KafkaException
 from gateway.embedded.kafka import KafkaCluster
 from spark.links.switch import choose_target, require_generation
 from spark.links.switching import ask_for_switch
-from spark.streaming.core.survey import Position
+from spark.streaming.core.survey import Position, Tail
+from spark.streaming.orders import Partition
 from spark.streaming.produce import PositionMoved, copying
 from tests.rig.link_by_hand import LEVEL, A, B, C, LinkByHand
 
@@ -124,3 +125,25 @@ def test_a_switch_that_the_status_topic_has_forgotten(link: LinkByHand) -> None:
     with pytest.raises(KafkaException, match="say with `keyway distribute switch`"):
         require_generation([position], report, link.link(C))
     require_generation([position], link.report(), link.link(C))
+
+
+def test_a_process_that_was_frozen_at_its_start_sets_nothing_back(
+    link: LinkByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one has copied the first records since. They would have been copied again."""
+    link.create("new", A, B)
+    link.send("new", VALUES)
+    name, place = link.name(A, "new"), (link.name(B, "new"), 0)
+    ids = {name: link.side(B).identities([place[0]])[place[0]][0]}
+    link.report().planned(link.source.topics([name]), {}, ids, {})
+    run = link.process(B)
+    surveyed, asked = run._survey(), run._source.tails
+
+    def thawed(places: Iterable[Partition]) -> dict[Partition, Tail]:
+        list(copying(link.writing(B, "new"))([link.rows("new", VALUES, 0)]))
+        return asked(places)
+
+    monkeypatch.setattr(run._source, "tails", thawed)
+    with pytest.raises(KafkaException, match="moved meanwhile"):
+        run._starts(surveyed)
+    assert link.side(B).positions(link.link(B).group, [place])[place].offset == len(VALUES)
