@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.compacted import consumed
-from keyway.kafka.to_ends import Unread, place_of
+from keyway.kafka.to_ends import Unread, place_of, records_to
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
@@ -402,28 +402,21 @@ class Partitions:
             ]
         )
         columns = {partition: _Columns() for partition in ranges}
-        left = set(ranges)
-        progress = time.monotonic()
+        ends = {
+            (names[partition], partition[1]): last + 1 for partition, (_, last) in ranges.items()
+        }
+        until = time.monotonic() + REREAD_S_MAX * len(ranges)
         try:
-            while left and time.monotonic() - progress < REREAD_S_MAX:
-                for message in _consumed(self._again, 0.05, self._client.name):
-                    place = self._places.get(place_of(message))
-                    offset, error = message.offset(), message.error()
-                    if place not in left or place is None:
-                        continue
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        continue
-                    last = ranges[place][1]
-                    if error is None and offset is not None and offset <= last:
-                        self._add(columns[place], message, place)
-                    if error is not None or offset is None or offset >= last:
-                        left.discard(place)
-                        progress = time.monotonic()
+            for message in records_to(self._again, ends, wait_s=REREAD_S_MAX):
+                place = self._places[place_of(message)]
+                self._add(columns[place], message, place)
+                if time.monotonic() > until:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        except KafkaException as error:
+            told = f"a range could not be read again: {error.args[0].str()}"
+            raise ClusterAway(f"{self._client.name}: {told}") from error
         finally:
             self._again.unassign()
-        if left:
-            topic, partition = min(left)
-            raise ClusterAway(f"{self._client.name}: {topic}-{partition} could not be read again")
         return {partition: read.rows() for partition, read in columns.items()}
 
     def close(self) -> None:
