@@ -115,7 +115,9 @@ class Desired:
             subjects[subject] = None
             if version == SETTINGS:
                 continue
-            before, after = self._outcome(place), self._bring(place)
+            before = self._outcome(place)
+            self._bring(place)
+            after = self._outcome(place)
             if before != after:
                 waiting.extend(self.source.users.get(place))
             held = self.source.get(place)
@@ -134,8 +136,8 @@ class Desired:
         there = self._target(place)
         return self._depths.get(place, 0) if there in self.versions else None
 
-    def _bring(self, place: SubjectVersion) -> Outcome:
-        """Brings one place of the source up to date. Returns what becomes of it."""
+    def _bring(self, place: SubjectVersion) -> None:
+        """Brings one place of the source up to date."""
         version, there = self.source.get(place), self._target(place)
         if there is not None:
             _keep(self.at_source, there, version is not None)
@@ -150,18 +152,17 @@ class Desired:
         taken = version is not None and self._is_taken(place)
         self._note_brought(place, taken=taken)
         if version is None or not taken:
-            return None
+            return
         made = self._translated(version)
         if isinstance(made, Refusal):
             self._refused[place] = made
-            return made.reason
+            return
         assert there is not None
         self.versions[there] = made
         self.subjects[there[0]] += 1
         if version.schema.references:
             depths = (self._depths.get(used.place, 0) for used in version.schema.references)
             self._depths[place] = 1 + max(depths)
-        return self._depths.get(place, 0)
 
     def _target(self, place: SubjectVersion) -> SubjectVersion | None:
         there = self._target_of(place[0])

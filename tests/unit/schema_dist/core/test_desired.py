@@ -151,6 +151,17 @@ def test_the_longest_way_to_a_leaf_decides_the_order() -> None:
     assert [wanted.id for wanted in found.in_order(found.versions)] == [3, 2, 1]
 
 
+def test_a_version_that_refers_to_others_later_goes_before_its_users_all_the_same() -> None:
+    source = Contents()
+    user, used = version("a-x-value", 1, "a-y-value"), version("a-y-value", 2)
+    for at, added in enumerate((user, used, version("a-z-value", 3))):
+        source.put(added, at)
+    found = desired(source, NAMES, lambda _subject: True)
+    source.put(version("a-y-value", 2, "a-z-value"), 3)
+    follow(found)
+    assert [wanted.id for wanted in found.in_order(found.versions)] == [3, 2, 1]
+
+
 def test_a_subject_that_loses_one_of_two_versions_has_the_other() -> None:
     source = Contents()
     first, second = version("a-x-value", 1), replace(version("a-x-value", 2), version=Version(2))
