@@ -116,6 +116,21 @@ def test_a_version_that_closes_a_circle_later_is_refused_with_the_others() -> No
     assert [refusal.id for refusal in found.refusals] == [2, 3]
 
 
+def test_what_comes_later_refers_to_all_parts_of_a_chain() -> None:
+    source = Contents()
+    chain = (
+        version("a-w-value", 1),
+        version("a-v-value", 2, "a-w-value"),
+        version("a-u-value", 3, "a-v-value"),
+    )
+    for at, added in enumerate(chain):
+        source.put(added, at)
+    found = desired(source, NAMES, lambda _subject: True)
+    source.put(version("a-x-value", 4, "a-v-value", "a-u-value"), 3)
+    follow(found)
+    assert not found.refusals, "there is no circle"
+
+
 def test_a_version_that_refers_to_nothing_any_more_is_back_in_the_source_s_order() -> None:
     source = Contents()
     source.put(version("a-x-value", 1, "a-z-value"), 0)

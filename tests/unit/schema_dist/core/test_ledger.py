@@ -87,3 +87,10 @@ def test_missing_is_what_would_change_something() -> None:
     ledger.apply(gone)
     assert (ledger.versions, ledger.modes) == ({}, set())
     assert ledger.missing(gone) == []
+
+
+def test_nothing_is_left_of_a_version_that_is_gone() -> None:
+    """An entry of an earlier version of Keyway does not tell where the next one came from."""
+    ledger = Ledger()
+    ledger.apply([WRITTEN, VersionEntry(A.place, None), VersionEntry(A.place, WRITTEN.written)])
+    assert (ledger.versions, ledger.sources) == ({A.place: WRITTEN.written}, {})
