@@ -20,7 +20,7 @@ from typing import assert_never
 import structlog
 
 from gateway.core.client_limits.account import Account
-from gateway.core.client_limits.rules import ANONYMOUS, Who
+from gateway.core.client_limits.rules import Who
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import (
     Answered,
@@ -263,6 +263,8 @@ class ClientConnection:
         self._perform(self._state.from_upstream(data, time.monotonic_ns()))
         if self._nameless and self._state.principal is not None:
             self._named(self._state.principal)
+            if not self._draining:
+                self._perform(self._state.release(time.monotonic_ns()))
         if self._draining:
             self.drain()
         if not sockets.client_read:
@@ -424,10 +426,7 @@ class ClientConnection:
         self._place()
 
     def _who(self) -> Who:
-        facts = self.facts
-        named = facts.principal or (None if self._nameless else ANONYMOUS)
-        client_id = (facts.client_id or "") if facts.bytes_in else None
-        return Who(address=facts.host, client_id=client_id, principal=named)
+        return self.facts.who(nameless=self._nameless)
 
     def _place(self) -> None:
         """More is known about the client: it gets the account that is its own now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.core.client_limits.rules import ANONYMOUS, Who
 from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.frames import first_client_id, tells_client_id
 
@@ -35,3 +36,9 @@ class ConnectionFacts:
         self.client_id = first_client_id(self._first)
         self._first = None
         return True
+
+    def who(self, *, nameless: bool) -> Who:
+        """The client, as the rules of limits know it. `nameless`: its login is not over yet."""
+        named = self.principal or (None if nameless else ANONYMOUS)
+        client_id = (self.client_id or "") if self.bytes_in else None
+        return Who(address=self.host, client_id=client_id, principal=named)

@@ -43,16 +43,19 @@ def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
         f'username="broker" password="broker" user_{USER}="{_escaped(PASSWORD)}";'
     )
     scram_jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    bearer_jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
     advertised = f"CLIENT://127.0.0.1:{plain},SECURE://127.0.0.1:{secure}"
     properties = {
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": advertised,
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
-        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,"
+        "OAUTHBEARER",
         "listener.name.secure.plain.sasl.jaas.config": plain_jaas,
         "listener.name.secure.scram-sha-256.sasl.jaas.config": scram_jaas,
         "listener.name.secure.scram-sha-512.sasl.jaas.config": scram_jaas,
+        "listener.name.secure.oauthbearer.sasl.jaas.config": bearer_jaas,
         "listener.name.secure.connections.max.reauth.ms": "2000",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),

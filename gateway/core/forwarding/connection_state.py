@@ -99,7 +99,7 @@ class ConnectionState:
     @property
     def principal(self) -> str | None:
         """The name that the client has authenticated with at upstream, ANONYMOUS where the exchange
-        does not show it; None: not yet.
+        does not show it; None: not yet. From then on its requests wait for `release`.
         """
         sasl = self._requests.sasl
         return None if sasl is None else sasl.principal

@@ -57,9 +57,12 @@ _PAYLOAD_BYTES_MIN: Final = _CORRELATION_BYTES
 
 _HEAD = Struct(">ii")  # size, correlation id
 _THROTTLED: Final = (PRODUCE, FETCH)  # the APIs that byte quotas slow down
-# The same, no tagged field, the error code. A mechanism of several steps has an answer without
-# error before the last one: enough to tell a client from a stranger, upstream does the rest.
-_SASL_HEAD_BYTES: Final = 11
+# The same, no tagged field, the error code, no error message, the size of the mechanism's bytes. No
+# such response is shorter.
+_SASL_HEAD_BYTES: Final = 16
+_ERROR_CODE_BYTES: Final = 2
+# No error message (null or empty), and no bytes of the mechanism: before and from v2.
+_EMPTY: Final = (b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\0", b"\0\1", b"\1\1")
 
 
 class Responses:
@@ -115,8 +118,8 @@ class Responses:
                 self._begin(chunk)
 
     def _head_bytes(self) -> int:
-        """The size of the next response's head. That of SaslAuthenticate includes the error
-        code.
+        """The size of the next response's head. That of SaslAuthenticate tells what became of
+        it.
         """
         if not self._calls or self._requests.sasl is None:
             return _HEAD.size
@@ -198,11 +201,16 @@ class Responses:
 
     def _note_login(self, call: Call, chunk: Chunk) -> None:
         requests = self._requests
-        if requests.sasl is not None:
-            error_at = chunk.at + _HEAD.size + (call.version >= _SASL_FLEXIBLE_FROM)
-            accepted = chunk.data[error_at : error_at + 2] == b"\0\0"
-            requests.sasl.answered(accepted=accepted)
-            requests.authenticated = requests.authenticated or accepted
+        if requests.sasl is None:
+            return
+        flexible = call.version >= _SASL_FLEXIBLE_FROM
+        error_at = chunk.at + _HEAD.size + flexible
+        at = error_at + _ERROR_CODE_BYTES
+        empty = chunk.data[at : at + (2 if flexible else 6)] in _EMPTY
+        requests.sasl.answered(accepted=chunk.data[error_at:at] == b"\0\0", empty=empty)
+        if not requests.authenticated and requests.sasl.principal is not None:
+            requests.authenticated = True
+            requests.held = True  # until the shell has its account: what waits here counts, too
 
     def _throttle(self, call: Call, chunk: Chunk, size: int) -> None:
         """The response that begins here tells the wait of the client's account, if that is the

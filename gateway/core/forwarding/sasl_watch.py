@@ -18,6 +18,7 @@ from gateway.core.wire.frames import parse_request_header
 _HANDSHAKE: Final = 17
 _PLAIN: Final = "PLAIN"
 _SCRAM: Final = "SCRAM-"
+_BEARER: Final = "OAUTHBEARER"
 # A client's first message, as Kafka's ScramMessages reads it. What Kafka takes has a name here.
 _SCRAM_FIRST: Final = re.compile(
     rb"n,(?:a=(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+)?,"
@@ -59,8 +60,11 @@ class SaslWatch:
             elif self._mechanism.startswith(_SCRAM):
                 self._name, self._steps = scram_name(token) or ANONYMOUS, 2
 
-    def answered(self, *, accepted: bool) -> None:
-        """A step of the exchange."""
+    def answered(self, *, accepted: bool, empty: bool = True) -> None:
+        """A step of the exchange. `empty`: upstream's answer has no bytes of the mechanism. A token
+        is refused without an error code, by an answer that says why (RFC 7628).
+        """
+        accepted = accepted and (empty or self._mechanism != _BEARER)
         self._steps = self._steps - 1 if accepted and self._steps else 0
         if accepted and self._steps == 0:
             self.principal = self._name or ANONYMOUS

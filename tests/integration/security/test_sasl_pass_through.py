@@ -6,6 +6,8 @@ every two seconds (KIP-368). The same over a listener with TLS.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import ssl
 import threading
 import time
@@ -19,11 +21,14 @@ import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from gateway.core.client_limits.rules import ANONYMOUS
 from gateway.core.cluster.topology import Topology
 from gateway.core.forwarding.rewrite import Address
+from gateway.core.wire.apis import ApiKey
 from gateway.listen.server import Server, ServerSettings
 from keyway.tls.certificates import TlsFiles
 from tests.rig.certificates import Authority
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.kafka import create_topic
 from tests.rig.loopback import ANY_PORTS
 from tests.rig.patience import patient_s
@@ -32,6 +37,14 @@ from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
 pytestmark = pytest.mark.integration
 
 WAIT_S = 30.0
+
+
+def _part(fields: dict[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
+
+
+# Kafka's own check of tokens without a signature asks for these.
+CLAIMS = _part({"sub": "anna", "iat": 1, "exp": 4_000_000_000})
 REAUTHENTICATED_S = 3.5
 
 
@@ -48,6 +61,7 @@ class Front:
     plain: str
     tls: str
     ca_file: Path
+    server: Server
 
     def client(self, way: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
         """Settings of librdkafka."""
@@ -75,14 +89,15 @@ def front(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
         listeners=(ANY_PORTS, replace(ANY_PORTS, name="tls", tls=files)),
         drain_s=1.0,
         upstream_ssl=lambda: ssl.create_default_context(cafile=str(secure.certificate)),
+        upstream_sasl=True,
     )
+    server = Server(settings, Topology(), {})
     ready, started = threading.Event(), list[str]()
     stop: list[Callable[[], object]] = []
 
     async def serve() -> None:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        server = Server(settings, Topology(), {})
         async with server.running():
             stop.append(lambda: loop.call_soon_threadsafe(ended.set))
             places = [listener.bootstrap for listener in server.listening.all.values()]
@@ -93,7 +108,7 @@ def front(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     thread = threading.Thread(target=uvloop.run, args=(serve(),))
     thread.start()
     assert ready.wait(WAIT_S)
-    yield Front(started[0], started[1], authority.ca_file)
+    yield Front(started[0], started[1], authority.ca_file, server)
     stop[0]()
     thread.join(WAIT_S)
     assert not thread.is_alive()
@@ -145,3 +160,25 @@ def test_a_wrong_password_is_refused_by_upstream(front: Front, mechanism: str, w
     while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
         assert time.monotonic() < deadline, errors
         admin.poll(0.1)
+
+
+@pytest.mark.parametrize(
+    ("token", "name"), [(f"{_part({'alg': 'none'})}.{CLAIMS}.", ANONYMOUS), ("e30.e30.", None)]
+)
+def test_a_token_names_nobody_before_upstream_has_taken_it(
+    front: Front, token: str, name: str | None
+) -> None:
+    """Kafka refuses one without an error code: its answer says why."""
+
+    def principal() -> str | None:
+        """Other clients of these tests may come back meanwhile."""
+        facts = [known.facts for known in front.server.connections.values()]
+        (own,) = (known for known in facts if known.client_id == "wire-client")
+        return own.principal
+
+    with WireClient(front.plain) as client:
+        client.call(ApiKey.SASL_HANDSHAKE, 1, {"Mechanism": "OAUTHBEARER"})
+        message = f"n,,\1auth=Bearer {token}\1\1".encode()
+        answer = client.call(ApiKey.SASL_AUTHENTICATE, 2, {"AuthBytes": message})
+        assert (answer["ErrorCode"], bool(answer["AuthBytes"])) == (0, name is None)
+        assert principal() == name

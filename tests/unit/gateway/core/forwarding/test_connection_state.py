@@ -465,5 +465,6 @@ def test_bytes_by_topic_count_once_a_client_has_authenticated() -> None:
     assert counts.topics.take() == ([], [])
     state.from_client(request(ApiKey.SASL_AUTHENTICATE, 2))
     state.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 2))
+    state.release(0)
     state.from_client(asked)
     assert counts.topics.take() == ([("other", 7)], [])

@@ -174,6 +174,7 @@ def test_an_authenticated_client_may_send_long_requests(
         state.from_client(asked)
         effects = state.from_upstream(answer[:cut]) + state.from_upstream(answer[cut:])
         assert to_client(effects) == answer
+        state.release(0)
         (last,) = state.from_client(LONG)
         assert isinstance(last, Intercepted) is taken, cut
 

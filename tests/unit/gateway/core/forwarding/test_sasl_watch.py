@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.client_limits.account import Account
 from gateway.core.client_limits.rules import ANONYMOUS
 from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
@@ -104,8 +105,40 @@ def test_each_step_is_answered_before_the_next_one_begins() -> None:
     assert to_upstream(state.from_client(handshake + alice + handshake + bob)) == handshake
     shaken = response(ApiKey.SASL_HANDSHAKE, 1)
     assert to_upstream(state.from_upstream(shaken)) == alice
-    assert to_upstream(state.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 1))) == handshake
+    assert to_upstream(state.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 1))) == b""
     assert state.principal == "alice"
+    assert to_upstream(state.release(0)) == handshake, "the shell knows alice now"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("message", [None, ""])
+@pytest.mark.parametrize(
+    ("told", "name"), [(b'{"status":"invalid_token"}', None), (b"", ANONYMOUS)]
+)
+def test_a_token_that_upstream_refuses_names_nobody(
+    version: int, message: str | None, told: bytes, name: str | None
+) -> None:
+    """The refusal of OAUTHBEARER has no error code."""
+    key = ApiKey.SASL_AUTHENTICATE
+    state = ConnectionState(rules([], sasl=True), ApiCounts())
+    state.from_client(request(ApiKey.SASL_HANDSHAKE, 1, {"Mechanism": "OAUTHBEARER"}))
+    state.from_upstream(response(ApiKey.SASL_HANDSHAKE, 1))
+    state.from_client(request(key, version, {"AuthBytes": b"n,,\1auth=Bearer e30\1\1"}))
+    state.from_upstream(response(key, version, {"ErrorMessage": message, "AuthBytes": told}))
+    assert state.principal == name
+
+
+def test_what_came_behind_the_last_step_waits_until_its_limits_are_known() -> None:
+    state = ConnectionState(rules([], sasl=True), ApiCounts())
+    state.from_client(request(ApiKey.SASL_HANDSHAKE, 1, {"Mechanism": "PLAIN"}))
+    state.from_upstream(response(ApiKey.SASL_HANDSHAKE, 1))
+    beats = request(ApiKey.HEARTBEAT, 4) * 3
+    alice = request(ApiKey.SASL_AUTHENTICATE, 1, {"AuthBytes": b"\0alice\0secret"})
+    assert to_upstream(state.from_client(alice + beats)) == alice
+    assert to_upstream(state.from_upstream(response(ApiKey.SASL_AUTHENTICATE, 1))) == b""
+    state.account = account = Account("rule", "alice", None, None, None)
+    assert to_upstream(state.release(0)) == beats
+    assert account.requests == 3
 
 
 def test_an_exchange_that_upstream_accepts_always_has_a_name() -> None:
