@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.core.wire.codec import decode_response, encode_request
+from gateway.core.forwarding.own_answers import own_answer
+from gateway.core.wire.codec import encode_request
 from gateway.core.wire.errors import WireError
-from gateway.core.wire.frames import parse_response_header, request_frame
+from gateway.core.wire.frames import request_frame
 from gateway.core.wire.schema import Message
 from gateway.listen.limits import INJECTED_REQUESTS_MAX
 from gateway.upstream.errors import Unreachable
@@ -61,8 +62,7 @@ class OwnRequests:
         self._inject(frame, correlation_id)
         payload = await future
         try:
-            header = parse_response_header(api_key, api_version, payload)
-            return decode_response(api_key, api_version, payload, header.body_at)
+            return own_answer(api_key, api_version, payload)
         except WireError as error:
             raise Unreachable(f"unreadable answer: {error}") from error
 

@@ -17,6 +17,7 @@ import structlog
 from gateway.core.cluster.discovery import metadata_request, topology_from
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic, TopicPartition, Topology
+from gateway.core.forwarding.own_answers import raw_rows
 from gateway.core.repartition.hiding import Shown, hide
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -68,6 +69,7 @@ class Upstream:
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
         self.topology = Topology()
+        self._rows: dict[str, bytes] = {}  # that it was made from
         self._hides: Shown | None = None
         self._watched: dict[str, None] = {}  # in the order they were asked for
         self._callbacks: list[Callable[[Topology], None]] = []
@@ -197,9 +199,12 @@ class Upstream:
 
     async def _refresh(self) -> None:
         response = await self._metadata(self._watched)
-        topology = topology_from(self.topology, response, self.settings.slots)
+        rows = raw_rows(response)
+        same = {name for name, raw in rows.items() if self._rows.get(name) == raw}
+        topology = topology_from(self.topology, response, self.settings.slots, same=same)
         if not topology.brokers:
             raise Unreachable("the upstream knows no live broker yet")
+        self._rows = rows
         if topology == self.topology:
             return
         self.topology = topology

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from gateway.core.cluster.scram import ScramClient, ScramError, check_server_final
+from gateway.core.forwarding.own_answers import own_answer
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
 from gateway.core.wire.errors import ErrorCode, WireError
@@ -47,9 +48,7 @@ async def ask(
     """Raises UpstreamError."""
     frame = await frames.ask(key, version, client_id, encode_request(key, version, body))
     try:
-        return decode_response(
-            key, version, frame, parse_response_header(key, version, frame).body_at
-        )
+        return own_answer(key, version, frame)
     except WireError as error:
         broken = Unreachable(f"{where}: unreadable {ApiKey(key).name}: {error}")
         frames.abort(broken)

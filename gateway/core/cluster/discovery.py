@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from gateway.core.cluster.slots import ONE_SLOT, Slots
 from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
@@ -19,12 +19,16 @@ def metadata_request(watched: Iterable[str]) -> Message:
     }
 
 
-def topology_from(known: Topology, response: Message, slots: Slots = ONE_SLOT) -> Topology:
+def topology_from(
+    known: Topology, response: Message, slots: Slots = ONE_SLOT, *, same: Container[str] = ()
+) -> Topology:
     """The new view. Leaders of `known` that have a later epoch are kept: the answering broker lags
-    behind.
+    behind. `same`: the topics that the answer tells the same about as the last one.
     """
     topics = [
-        _topic(entry, known, slots) for entry in response["Topics"] if entry["Name"] is not None
+        known.topics[entry["Name"]] if entry["Name"] in same else _topic(entry, known, slots)
+        for entry in response["Topics"]
+        if entry["Name"] is not None
     ]
     brokers = {
         entry["NodeId"]: Broker(entry["NodeId"], entry["Host"], entry["Port"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from librt.strings import read_i16_be
+from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64
 
 from gateway.core.wire.codec import decode_response, encode_response
@@ -21,6 +21,7 @@ from gateway.core.wire.schema import Message
 
 _METADATA: Final = 3
 _NO_TOPIC_ID: Final = bytes(UUID_SIZE)
+NOT_TOLD: Final = -2_147_483_648  # operations that were not asked for
 
 
 @final
@@ -33,6 +34,7 @@ class ListedTopic:
         topic_id: bytes,
         error_code: int,
         partitions: int,
+        operations: int = NOT_TOLD,
         begin: int = 0,
         end: int = 0,
     ) -> None:
@@ -40,6 +42,7 @@ class ListedTopic:
         self.topic_id: Final = topic_id  # zeros where the version has none
         self.error_code: Final = error_code
         self.partitions: Final = partitions  # their number
+        self.operations: Final = operations  # TopicAuthorizedOperations
         self.begin: Final = begin
         self.end: Final = end
 
@@ -58,6 +61,7 @@ class MetadataAnswer:
         count = _count(reader, self._flexible, "Topics")
         self._closed = [_topic(reader, version) for _ in range(count)]
         self._tail = payload[int(reader.at) :]
+        self._bare = b""  # a head without brokers
         self.message: Message = self._decoded([])
 
     @property
@@ -65,7 +69,11 @@ class MetadataAnswer:
         """All of them; an open one as it is now."""
         return self._closed + [
             ListedTopic(
-                topic["Name"], topic["TopicId"], topic["ErrorCode"], len(topic["Partitions"])
+                topic["Name"],
+                topic["TopicId"],
+                topic["ErrorCode"],
+                len(topic["Partitions"]),
+                topic["TopicAuthorizedOperations"],
             )
             for topic in self.message["Topics"]
         ]
@@ -80,15 +88,24 @@ class MetadataAnswer:
             ]
             self.message["Topics"] = self.message["Topics"] + self._decoded(chosen)["Topics"]
 
+    def raw(self, topic: ListedTopic) -> bytes:
+        """The bytes of a topic that is not open."""
+        return self._payload[topic.begin : topic.end]
+
+    def row(self, topic: ListedTopic) -> Message:
+        """A topic that is not open, decoded; it stays as it is."""
+        if not self._bare:
+            message = {**self.message, "Brokers": [], "Topics": []}
+            self._bare = self._before_topics(encode_response(_METADATA, self._version, message))
+        whole = b"".join([self._bare, self._counted(1), self.raw(topic), self._tail])
+        found: Message = decode_response(_METADATA, self._version, whole)["Topics"][0]
+        return found
+
     def body(self) -> list[bytes | memoryview]:
         """The parts of what stands behind the header of the answer. Raises EncodeError."""
         opened = self.message["Topics"]
         self.message["Topics"] = []
-        bare = encode_response(_METADATA, self._version, self.message)
-        ending = self._counted(0) + self._tail
-        if not bare.endswith(ending):
-            raise EncodeError("Metadata: it ends otherwise than upstream's")
-        head = bare[: len(bare) - len(ending)]
+        head = self._before_topics(encode_response(_METADATA, self._version, self.message))
         self.message["Topics"] = opened
         rows = b""
         if opened:
@@ -97,6 +114,13 @@ class MetadataAnswer:
             rows = whole[begin : len(whole) - len(self._tail)]
         count = self._counted(len(self._closed) + len(opened))
         return [head, count, *self._stretches(), rows, self._tail]
+
+    def _before_topics(self, bare: bytes) -> bytes:
+        """The head of an encoded answer that has no topics. Raises EncodeError."""
+        ending = self._counted(0) + self._tail
+        if not bare.endswith(ending):
+            raise EncodeError("Metadata: it ends otherwise than upstream's")
+        return bare[: len(bare) - len(ending)]
 
     def _stretches(self) -> list[bytes | memoryview]:
         """The topics that are not open; neighbours are one stretch."""
@@ -173,11 +197,14 @@ def _topic(reader: Reader, version: int) -> ListedTopic:
             reader.skip(4 * _count(reader, flexible, "nodes"))
         if flexible:
             _pass_tags(reader)
+    operations = NOT_TOLD
     if version >= 8:
-        reader.skip(4)  # TopicAuthorizedOperations
+        operations = read_i32_be(reader.data, int(reader.skip(4)))
     if flexible:
         _pass_tags(reader)
-    return ListedTopic(name, topic_id, error_code, int(partitions), int(begin), int(reader.at))
+    return ListedTopic(
+        name, topic_id, error_code, int(partitions), operations, int(begin), int(reader.at)
+    )
 
 
 def _count(reader: Reader, flexible: bool, name: str) -> i64:

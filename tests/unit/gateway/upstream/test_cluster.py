@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from gateway.core.forwarding.own_answers import own_answer
+from gateway.core.repartition.hiding import ShownTopic
 from gateway.core.wire.schema import Message
 from gateway.upstream import cluster
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.settings import UpstreamSettings
+from tests.rig.wire_frames import response
 
 
 class Kafka:
@@ -84,3 +87,33 @@ def test_only_so_many_topics_are_watched(monkeypatch: pytest.MonkeyPatch) -> Non
     client.unwatch(["a"])
     client.watch(["d"])
     assert list(client.watched) == ["b", "c", "d"]
+
+
+def test_what_is_told_again_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 partitions hold the event loop for a tenth of a second and more."""
+    client, leaders = upstream(monkeypatch)[0], {"a": 1, "b": 1}
+
+    async def call(key: int, body: Message, **_: Any) -> Message:
+        names = [topic["Name"] for topic in body["Topics"]]
+        topics = [_topic(name) for name in names]
+        for name, topic in zip(names, topics, strict=True):
+            topic["Partitions"][0]["LeaderId"] = leaders[name]
+        brokers = [{"NodeId": number, "Host": "kafka", "Port": 9092} for number in (1, 2)]
+        answer = {"ClusterId": "c", "Brokers": brokers, "Topics": topics}
+        return own_answer(key, 12, response(key, 12, answer)[4:])
+
+    monkeypatch.setattr(client, "call", call)
+
+    async def work() -> None:
+        first = (await client.refresh(["a", "b"])).topics
+        assert await client.refresh() is client.topology
+        leaders["b"] = 2
+        second = (await client.refresh()).topics
+        assert second["a"] is first["a"]
+        assert second["b"].partitions[0].leader == 2
+        client.hide({"a": ShownTopic(first["a"].topic_id, 0)})
+        assert not (await client.refresh()).topics["a"].partitions
+        client.hide(None)
+        assert (await client.refresh()).topics["a"] == first["a"]
+
+    asyncio.run(work())
