@@ -218,8 +218,6 @@ class ClientConnection:
             self._state.client = (self.facts.host, self.facts.client_id)
             self._place()
         self._perform(self._state.from_client(data, time.monotonic_ns()))
-        if self._state.collected_bytes != self._whole.held_bytes:
-            self._whole.look()
         if self.sockets.connecting or self._state.held_bytes:
             self.sockets.balance()
 
@@ -294,6 +292,8 @@ class ClientConnection:
                 self.sockets.to_upstream(effect.data)
             else:
                 self._act(effect)
+        if self._state.collected_bytes != self._whole.held_bytes:
+            self._whole.look()
         if self._state.muted_until_ns:
             self._muting.look()
 
@@ -353,7 +353,6 @@ class ClientConnection:
             self._refuse_login(answer)
             return
         self._perform(self._state.answered(answer, time.monotonic_ns(), request.waited_ns))
-        self._whole.look()
         if not self.sockets.client_takes:
             await asyncio.sleep(0)  # The event loop writes as much as the socket takes.
         self.answer_room.hold(self.unread_bytes)

@@ -84,7 +84,8 @@ class Collected:
     reply: bytes | None = None
     forwarded: Call | None = None
     screened: bool = False  # it goes on unless the screen stops it; then a handler answers
-    payload: bytearray = field(default_factory=bytearray)
+    payload: bytearray = field(default_factory=bytearray)  # until it is whole
+    whole: bytes = b""
     whole_ns: int = 0
 
 
@@ -128,8 +129,9 @@ class Requests:
     @property
     def collected_bytes(self) -> int:
         """The bytes so far of the request that is read whole, until it is answered."""
-        whole = self._parked if self.collecting is None else self.collecting
-        return self._answering_bytes if whole is None else len(whole.payload)
+        if self.collecting is not None:
+            return len(self.collecting.payload)
+        return self._answering_bytes if self._parked is None else len(self._parked.whole)
 
     @property
     def produces(self) -> bool:
@@ -422,10 +424,11 @@ class Requests:
         local.left -= step
         if local.left == 0:
             self.collecting = None
+            local.whole, local.payload = bytes(local.payload), bytearray()  # it may be long
             local.whole_ns = self._now_ns
             if local.forwarded is not None and not self._screened(local, local.forwarded):
                 local.forwarded.whole_ns = self._now_ns
-                self._forward(local.forwarded, bytes(local.payload), chunk.effects)
+                self._forward(local.forwarded, local.whole, chunk.effects)
             elif self._calls:
                 self._parked = local
             else:
@@ -436,7 +439,7 @@ class Requests:
         screen, key = self._rules.screen, call.api_key
         if not local.screened or key not in screen.apis:
             return False
-        return screen.stops(self.client, self.may_read, key, call.version, bytes(local.payload))
+        return screen.stops(self.client, self.may_read, key, call.version, local.whole)
 
     def _forward(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         if call.api_key == PRODUCE:
@@ -448,22 +451,19 @@ class Requests:
             payload, about_brokers = configs_for_upstream(call.version, payload, self._rules.slots)
             if not about_brokers:
                 call.kind = Kind.PASS
-        self._pass_whole(call, payload, effects)
-
-    def _pass_produce(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
-        frame = len(payload).to_bytes(_SIZE_BYTES, "big") + payload
-        acks_at = acks_at_of(frame, 0, len(frame), call.version)
-        self._begin_walk(call.version, acks_at + _SHORT.size)
-        if self._walking and self._walk is not None:
-            self._walk.feed(frame, 0, len(frame))
-        self._walking = False
-        if _SHORT.unpack_from(frame, acks_at)[0] != 0:
-            self._calls.append(call)
-        effects.append(ToUpstream(frame))
-
-    def _pass_whole(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
         self._calls.append(call)
         effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big") + payload))
+
+    def _pass_produce(self, call: Call, payload: bytes, effects: list[Effect]) -> None:
+        acks_at = acks_at_of(payload, -_SIZE_BYTES, len(payload), call.version)
+        self._begin_walk(call.version, acks_at + _SHORT.size)
+        if self._walking and self._walk is not None:
+            self._walk.feed(payload, 0, len(payload))
+        self._walking = False
+        if _SHORT.unpack_from(payload, acks_at)[0] != 0:
+            self._calls.append(call)
+        effects.append(ToUpstream(len(payload).to_bytes(_SIZE_BYTES, "big")))
+        effects.append(ToUpstream(payload))  # not copied to stand behind its size
 
     def _serve(self, local: Collected, effects: list[Effect]) -> None:
         self._parked = None
@@ -472,10 +472,10 @@ class Requests:
             if local.whole_ns:
                 self._counts.answered(local.api_key, self._now_ns - local.whole_ns)
         else:
-            self._answering_bytes = len(local.payload)
+            self._answering_bytes = len(local.whole)
             self._answering_api = local.api_key
             self._answering_since_ns = local.whole_ns
-            effects.append(Intercepted(bytes(local.payload)))
+            effects.append(Intercepted(local.whole))
 
     def _send_injections(self, effects: list[Effect]) -> None:
         while self._injections:

@@ -73,3 +73,25 @@ def test_one_that_stands_still_gives_way_to_those_that_wait() -> None:
             await until(lambda: len(gateway.server.connections) == 1)
 
     run(main())
+
+
+def test_one_that_comes_to_its_end_after_a_renewal_gives_its_turn_back() -> None:
+    """What came meanwhile waits in the connection, and goes on without another byte of its
+    client.
+    """
+
+    async def main() -> None:
+        async with rig() as gateway:
+            screen_all(gateway)
+            producer = await gateway.client()
+            producer.writer.write(SENT[:HALF])
+            await until(lambda: gateway.server.bounds.whole.total > 0)
+            (connection,) = gateway.server.connections.values()
+            came = connection.counters.bytes_from_clients
+            async with connection.alone():
+                producer.writer.write(SENT[HALF:])
+                await until(lambda: connection.counters.bytes_from_clients > came)
+            assert await producer.frame() == response(PRODUCE)
+            assert gateway.server.bounds.whole.total == 0
+
+    run(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Intercepted, Screen, ToClient, ToUpstream
@@ -9,6 +11,8 @@ from gateway.core.forwarding.served_apis import rules
 from gateway.core.limits import LOCAL_REQUEST_BYTES_MAX
 from gateway.core.wire.apis import ApiKey
 from tests.rig.wire_frames import request, response, to_client, to_upstream
+
+READ_BYTES = 256_000
 
 
 def screened(*stopped: ApiKey, looks_at: frozenset[int]) -> ConnectionState:
@@ -52,3 +56,24 @@ def test_a_produce_request_that_is_looked_at_may_be_as_long_as_any() -> None:
         ApiKey.PRODUCE, 12, {"Acks": 1, "TopicData": [{"Name": "t", "PartitionData": rows}]}
     )
     assert to_upstream(state.from_client(produce)) == produce
+
+
+def test_a_long_produce_request_is_copied_once() -> None:
+    """As it comes, and whole: not a third time to stand behind its size."""
+    state = screened(looks_at=frozenset({ApiKey.PRODUCE}))
+    rows = [{"Index": 0, "Records": bytes(LOCAL_REQUEST_BYTES_MAX)}]
+    produce = memoryview(
+        request(
+            ApiKey.PRODUCE, 12, {"Acks": 1, "TopicData": [{"Name": "t", "PartitionData": rows}]}
+        )
+    )
+    tracemalloc.start()
+    try:
+        effects = []
+        for at in range(0, len(produce), READ_BYTES):
+            effects += state.from_client(bytes(produce[at : at + READ_BYTES]))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert to_upstream(effects) == produce
+    assert most < 2.5 * len(produce)
