@@ -40,14 +40,23 @@ pytestmark = [
 
 
 def shown(address: str, topic: str) -> set[int]:
-    """Partitions by Metadata, which DescribeTopicPartitions confirms."""
+    """Partitions by Metadata, which DescribeTopicPartitions confirms; once more if they change
+    meanwhile.
+    """
+    body = {"Topics": [{"Name": topic}], "ResponsePartitionLimit": 2_000}
     with WireClient(address) as client:
-        (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": topic}]})["Topics"]
-        body = {"Topics": [{"Name": topic}], "ResponsePartitionLimit": 2_000}
-        (other,) = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)["Topics"]
-    found = {partition["PartitionIndex"] for partition in row["Partitions"]}
+        found, after = None, _by_metadata(client, topic)
+        while found != after:
+            found = after
+            (other,) = client.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)["Topics"]
+            after = _by_metadata(client, topic)
     assert {partition["PartitionIndex"] for partition in other["Partitions"]} == found
     return found
+
+
+def _by_metadata(client: WireClient, topic: str) -> set[int]:
+    (row,) = client.call(ApiKey.METADATA, 12, {"Topics": [{"Name": topic}]})["Topics"]
+    return {partition["PartitionIndex"] for partition in row["Partitions"]}
 
 
 @pytest.fixture
