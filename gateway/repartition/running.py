@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,7 +18,7 @@ from dispatcher.core.hold import HoldMoved
 from dispatcher.store.base import WindowKey
 from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.reading.fetching import ReadResult
-from gateway.core.repartition.adoption import Adopting
+from gateway.core.repartition.adoption import Adopting, Producing
 from gateway.core.repartition.holding import (
     LogEnds,
     Look,
@@ -176,14 +176,14 @@ class RunningTopic:
 
     def outstanding(self) -> list[ClientConnection]:
         """Connections that may still produce by the Metadata of before."""
-        if self._adopting is None:
-            return []
+        return [] if self._adopting is None else self._connections(self._adopting.outstanding)
+
+    def _connections(
+        self, chosen: Callable[[Iterable[Producing]], list[int]]
+    ) -> list[ClientConnection]:
         open_now = self._server.connections
         producing = [connection.producing for connection in open_now.values()]
-        return [
-            open_now[ConnectionId(connection_id)]
-            for connection_id in self._adopting.outstanding(producing)
-        ]
+        return [open_now[ConnectionId(connection_id)] for connection_id in chosen(producing)]
 
     def close_late_ones(self) -> None:
         """The time to adopt is over: they get a moment for their answers. What one of them has
@@ -194,7 +194,7 @@ class RunningTopic:
         late_ms = monotonic_ms() - self._adopting.since_ms - self.record.pace.adoption_ms
         if late_ms < 0:
             return
-        for connection in self.outstanding():
+        for connection in self._connections(self._adopting.to_close):
             if not connection.draining:
                 self.closed += 1
                 if self.record.boundaries:

@@ -5,9 +5,9 @@ Metadata with the new partitions and its requests of before that are answered, o
 A client asks for Metadata on any of its connections, so one that only ever produces is never
 served: it is closed when the time to adopt is over, and its client asks for Metadata then.
 
-A connection that is opened later is done with it, too, as soon as another one of its client (the
-same address and client id) was served: a client that connects anew asks for Metadata. One that
-produces to the topic without that goes by what it knew before.
+For a connection that is opened later it is enough that another one of its client (the same address
+and client id) was served: a client that connects anew asks for Metadata. One that produces to the
+topic without that goes by what it knew before, and what it has sent until then is waited for.
 
 A connection that has produced nothing holds up nobody. If it begins to, it is as the others.
 """
@@ -45,15 +45,15 @@ class Adopting:
     since_ms: int
     produced: frozenset[int] = frozenset()
     _served_ns: dict[int, int] = field(default_factory=dict)  # by connection
-    _served: set[Client] = field(default_factory=set)
+    _clients_ns: dict[Client, int] = field(default_factory=dict)  # when they were served first
     _done: set[int] = field(default_factory=set)
 
     def served(self, connection: int, client: Client, now_ns: int) -> None:
         """The connection was sent Metadata that shows the new partitions."""
         if connection <= self.newest:
             self._served_ns.setdefault(connection, now_ns)
-        if len(self._served) < CLIENTS_MAX:
-            self._served.add(client)
+        if len(self._clients_ns) < CLIENTS_MAX:
+            self._clients_ns.setdefault(client, now_ns)
 
     def closed(self, connection: int) -> None:
         self._served_ns.pop(connection, None)
@@ -64,18 +64,35 @@ class Adopting:
             producing.connection for producing in connections if self._is_outstanding(producing)
         ]
 
+    def to_close(self, connections: Iterable[Producing]) -> list[int]:
+        """Of these, when their time is over. The client of one that is opened later knows what it
+        has to, once it was served: no more than an answer is waited for.
+        """
+        return [
+            producing.connection
+            for producing in connections
+            if self._is_outstanding(producing)
+            and not (producing.connection > self.newest and self._was_served(producing.client))
+        ]
+
     def _is_outstanding(self, producing: Producing) -> bool:
         concerned = producing.connection in self.produced or self.topic in producing.topics
         if not concerned or producing.connection in self._done:
             return False
+        oldest_ns = producing.oldest_ns
         if producing.connection > self.newest:
-            full = len(self._served) >= CLIENTS_MAX  # then it may have been served
-            return producing.client not in self._served and not full
+            if not self._was_served(producing.client):
+                return True
+            return 0 < (oldest_ns or 0) <= self._clients_ns.get(producing.client, 0)
         served_ns = self._served_ns.get(producing.connection)
         if served_ns is None:
             return True
-        if producing.oldest_ns is not None and producing.oldest_ns <= served_ns:
+        if oldest_ns is not None and oldest_ns <= served_ns:
             return True
         # The request that it is in the middle of next is a new one.
         self._done.add(producing.connection)
         return False
+
+    def _was_served(self, client: Client) -> bool:
+        full = len(self._clients_ns) >= CLIENTS_MAX  # then it may have been
+        return client in self._clients_ns or full

@@ -5,20 +5,21 @@ phases. Modelled: Redis, which has the record; nodes that learn of it late, are 
 behind a step's write, and return; a node that still takes itself for the first one; producers that
 ask for Metadata now and then, or only when they connect, and that stand still with batches unsent.
 
-Judged, besides: it ends FINISHED, and then no producer writes by the old partitions.
+Judged, besides: boundaries are taken when every producer knows the new partitions or has lost its
+connection (parties.py); it ends FINISHED, and then no producer writes by the old partitions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dispatcher.core.hold import HELD_WHOLE, HoldMoved
 from dispatcher.core.model import Acquire
 from gateway.core.repartition.adoption import Adopting, Producing
-from gateway.core.repartition.consumers import Client
 from gateway.core.repartition.holding import LogEnds, moves, unpacked
 from gateway.core.repartition.progress import Left, NodeSaid, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
+from tests.sim.repartition.parties import Link, Node, ProducerAt, judge_boundaries
 from tests.sim.repartition.world import ME, SESSION, Producer, Window, World, sent_of
 
 ASKS_MS_MAX = 4_000
@@ -34,48 +35,6 @@ LATER = {
     Phase.OPEN: 0.15,
     Phase.DRAINING: 0.1,
 }
-
-
-@dataclass(slots=True)
-class Node:
-    name: str
-    ends: LogEnds
-    skew_ms: int
-    record: Repartition | None = None  # as it knows it; None: it has just started
-    up: bool = True
-    heard_ms: int = 0  # by the others
-    adopting: Adopting | None = None
-    late_ms: int = 0
-    counted: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Link:
-    """A producer's connection to one node."""
-
-    connection: int
-    produces: bool = False
-    topics: tuple[str, ...] = ()
-    sent_ms: int = 0  # its oldest request that is not answered
-
-
-@dataclass(slots=True)
-class ProducerAt:
-    """A producer with its connections. Times are `now_ms`."""
-
-    producer: Producer
-    asks_ms: int  # for Metadata, after so long
-    links: dict[str, Link] = field(default_factory=dict)  # by node
-    asked_ms: int = 0
-    frozen_ms: int = 0  # until then
-    moves_ms: int = 0  # its operator moves it then
-    rests: bool = False  # it has nothing to send while the topic changes
-    since_ms: dict[int, int] = field(default_factory=dict)  # by partition: what it has sent there
-    stuck: set[int] = field(default_factory=set)  # partitions that it does not reach now
-
-    @property
-    def client(self) -> Client:
-        return f"10.0.0.{id(self)}", "app"
 
 
 # Long: nodes and the producers that are connected to them; neither acts without the other.
@@ -298,6 +257,8 @@ class Nodes(World):
         if self.record.version == record.version:
             self.record = made
             self.phases.append(made.phase)
+            if move is Move.OPEN and not record.into:
+                judge_boundaries(record.before, node, self.clients, self.nodes, self.owners)
         if fate > 0.85:
             self._kill(node)
         else:
@@ -326,9 +287,10 @@ class Nodes(World):
     def _outstanding(self, node: Node) -> list[int]:
         if node.adopting is None:
             return []
-        return node.adopting.outstanding(
-            self._producing(each, node) for each in self.clients if node.name in each.links
-        )
+        return node.adopting.outstanding(self._all_producing(node))
+
+    def _all_producing(self, node: Node) -> list[Producing]:
+        return [self._producing(each, node) for each in self.clients if node.name in each.links]
 
     def _producing(self, client: ProducerAt, node: Node) -> Producing:
         link = client.links[node.name]
@@ -346,12 +308,12 @@ class Nodes(World):
         over_ms = self.now_ms - node.adopting.since_ms - node.record.pace.adoption_ms
         if over_ms < 0:
             return
-        outstanding = self._outstanding(node)
-        if outstanding and node.record.boundaries:
+        to_close = node.adopting.to_close(self._all_producing(node))
+        if to_close and node.record.boundaries:
             node.late_ms = self._latest_ms(node)
         for client in self.clients:
             link = client.links.get(node.name)
-            if link is not None and link.connection in outstanding and over_ms > CLOSE_MS:
+            if link is not None and link.connection in to_close and over_ms > CLOSE_MS:
                 node.adopting.closed(link.connection)
                 self._disconnect(client, node)
 
@@ -402,6 +364,8 @@ class Nodes(World):
             return
         knew = client.producer.knows
         client.producer.knows = self.options.after if record.shows_new else self.options.before
+        if record.shows_new and client.learned_ms < 0:
+            client.learned_ms = self.now_ms
         if record.shows_new and node.adopting is not None:
             link = client.links.get(node.name) or self._connect(client, node)
             node.adopting.served(link.connection, client.client, self.now_ms * 1_000_000)
@@ -461,7 +425,8 @@ class Nodes(World):
         if node.record is None:
             return False
         link = client.links.get(node.name) or self._connect(client, node)
-        link.produces = True
+        if not link.produces:
+            link.produces, link.produced_ms = True, self.now_ms
         if node.record.runs:
             link.topics = ("t",)
         if partition >= self.options.before and not node.record.shows_new:

@@ -9,7 +9,12 @@ from tests.sim.repartition.world import World
 
 CHUNK = 10
 SEEDS, DEEP_SEEDS = range(30), range(30, 100)
-NODES_SEEDS = (*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 120)))
+OLDER_REQUESTS = 5020  # of a client that connected anew, under way when it was served
+NODES_SEEDS = (
+    *range(4),
+    OLDER_REQUESTS,
+    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 120)),
+)
 FIRST_ONES = (
     *SEEDS[::CHUNK],
     *(pytest.param(first, marks=pytest.mark.deep) for first in DEEP_SEEDS[::CHUNK]),

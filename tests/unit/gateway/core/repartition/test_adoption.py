@@ -48,5 +48,18 @@ def test_one_that_is_opened_later_goes_by_what_its_client_was_served() -> None:
     assert asked.outstanding([later, producing(7, None, "payments")]) == [6]
     asked.served(9, ("10.0.0.1", "another"), now_ns=100)
     assert asked.outstanding([later]) == [6]
+    assert asked.to_close([later]) == [6]
     asked.served(8, ME, now_ns=100)
     assert asked.outstanding([later]) == []
+
+
+def test_what_one_that_is_opened_later_sent_before_is_waited_for() -> None:
+    """Nobody closes it: its client knows the new partitions."""
+    asked = adopting()
+    asked.served(8, ME, now_ns=100)
+    asked.served(9, ME, now_ns=900)  # again: the first time counts
+    for oldest_ns, outstanding in ((100, [6]), (101, []), (None, [])):
+        assert asked.outstanding([producing(6, oldest_ns, "orders")]) == outstanding
+        assert asked.to_close([producing(6, oldest_ns, "orders")]) == []
+    in_the_middle = producing(6, 0, "orders")
+    assert asked.outstanding([in_the_middle]) == [], "it has nothing that is whole"
