@@ -8,6 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from gateway.admin.rows import Body, OfNodes, Row
 from gateway.core.repartition.limits import TOPIC_PARTITIONS_MAX
+from gateway.core.repartition.partitioners import Partitioner
 
 Name = Annotated[str, Field(min_length=1, max_length=249)]
 
@@ -23,7 +24,7 @@ class RepartitionBody(Body):
     partitions: Annotated[StrictInt, Field(ge=1, le=TOPIC_PARTITIONS_MAX)]
     into: Name | None = None
     unordered: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
-    partitioner: Literal["murmur2", "crc32"] | None = None
+    partitioner: Partitioner | None = None
     execute: StrictBool = False
 
 
@@ -43,7 +44,7 @@ class RepartitionPlan(Row):
     before: int
     after: int
     into: str | None
-    partitioner: Literal["murmur2", "crc32"] | None
+    partitioner: Partitioner | None
     ordered_groups: list[str]
     unordered_groups: list[str]
     warnings: list[str]

@@ -18,8 +18,7 @@ from gateway.admin.repartition_rows import (
     RepartitionPlan,
     RepartitionRow,
 )
-from gateway.core.repartition.partitioners import Partitioner
-from gateway.core.repartition.plan import Plan
+from gateway.core.repartition.plan import Order, Plan
 from gateway.repartition.repartitions import Repartitions
 from gateway.repartition.status import Status, status_of
 
@@ -37,8 +36,14 @@ def repartition_routes(repartitions: Repartitions) -> list[Route]:
         body = validated(RepartitionBody, await json_object(request))
         concerns(request, topic=body.topic, target=body.into, dry_run=not body.execute)
         act = repartitions.start if body.execute else repartitions.plan
-        named = None if body.partitioner is None else Partitioner(body.partitioner)
-        plan = await act(body.topic, body.partitions, body.unordered, body.into or "", named)
+        order = Order(
+            body.topic,
+            body.partitions,
+            into=body.into or "",
+            unordered=body.unordered,
+            partitioner=body.partitioner,
+        )
+        plan = await act(order)
         return answered(_plan_row(plan, executed=body.execute))
 
     async def abort(request: Request) -> Response:
@@ -60,7 +65,7 @@ def _plan_row(plan: Plan, *, executed: bool) -> RepartitionPlan:
         before=plan.before,
         after=plan.after,
         into=plan.into or None,
-        partitioner=None if plan.partitioner is None else plan.partitioner.value,
+        partitioner=plan.partitioner,
         ordered_groups=list(plan.ordered_groups),
         unordered_groups=list(plan.unordered_groups),
         warnings=list(plan.warnings),

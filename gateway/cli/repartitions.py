@@ -4,7 +4,7 @@ place, with the order of its keys kept.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from gateway.admin.repartition_rows import RepartitionList, RepartitionPlan, Rep
 from gateway.cli.node_client import ask, path_with
 from gateway.cli.options import DEFAULT_ADMIN, AdminOption, Output, Watching, WatchOption
 from gateway.cli.tables import View, print_data, print_line, show, table_view
+from gateway.core.repartition.partitioners import Partitioner
 from keyway.terminal.exits import end
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ UnorderedOption = Annotated[
     ),
 ]
 PartitionerOption = Annotated[
-    Literal["murmur2", "crc32"] | None,
+    Partitioner | None,
     typer.Option(
         help="What its producers use, for a topic with too few keys to tell: murmur2 is Java's"
         " default, crc32 librdkafka's."
@@ -92,7 +93,7 @@ def _body(
     partitions: int,
     into: str,
     unordered: list[str] | None,
-    partitioner: str | None,
+    partitioner: Partitioner | None,
     *,
     execute: bool,
 ) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _body(
         "partitions": partitions,
         "into": into or None,
         "unordered": unordered or [],
-        "partitioner": partitioner,
+        "partitioner": None if partitioner is None else partitioner.value,
         "execute": execute,
     }
 
@@ -120,7 +121,8 @@ def _ask(body: dict[str, Any], admin: str, output: str) -> None:
 def _print_plan(plan: RepartitionPlan) -> None:
     print_line(f"topic {plan.topic}: {_counts(plan)}")
     if plan.into is None:
-        print_line(f"keys are placed by {plan.partitioner or 'a partitioner that is not known'}")
+        unknown = "a partitioner that is not known"
+        print_line(f"keys are placed by {plan.partitioner.value if plan.partitioner else unknown}")
     print_line(f"order of keys kept for: {', '.join(plan.ordered_groups) or 'no group'}")
     if plan.unordered_groups:
         print_line(f"order of keys not kept for: {', '.join(plan.unordered_groups)}")

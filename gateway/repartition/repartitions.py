@@ -8,7 +8,7 @@ the first of them comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -17,8 +17,7 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.repartition.hiding import shown_of
 from gateway.core.repartition.holds import Holds
-from gateway.core.repartition.partitioners import Partitioner
-from gateway.core.repartition.plan import Plan, counts, planned
+from gateway.core.repartition.plan import Order, Plan, counts, planned
 from gateway.core.repartition.progress import AbortRefused, Left, NodeSaid, aborted, next_step
 from gateway.core.repartition.record import Move, Pace, Phase, Repartition
 from gateway.core.repartition.screening import Screening
@@ -372,34 +371,19 @@ class Repartitions:
         if self._holds.loaded and self._company.shared is not None:
             await self._follow()
 
-    async def plan(
-        self,
-        topic: str,
-        after: int,
-        unordered: Collection[str],
-        into: str = "",
-        named: Partitioner | None = None,
-    ) -> Plan:
-        """`into`: the new topic that is to have so many partitions; "": the topic itself is.
-        `named`: what its producers use, for a topic that does not tell. Raises OperationError.
-        """
+    async def plan(self, order: Order) -> Plan:
+        """Raises OperationError."""
         await self.follow()
-        return (await self._planned(topic, after, unordered, into, named))[0]
+        return (await self._planned(order))[0]
 
-    async def _planned(
-        self,
-        topic: str,
-        after: int,
-        unordered: Collection[str],
-        into: str,
-        named: Partitioner | None,
-    ) -> tuple[Plan, bytes]:
+    async def _planned(self, order: Order) -> tuple[Plan, bytes]:
+        topic, into = order.topic, order.into
         if not self._holds.loaded:
             raise StateUnavailable("Redis: the repartitions are not loaded yet")
         known = self.records.get(topic)
-        facts = await self._survey.facts(topic, aborted_before(known), named)
+        facts = await self._survey.facts(topic, aborted_before(known), order.partitioner)
         successor = await self._survey.into(into) if into else None
-        plan = planned(facts, after, known, unordered, successor)
+        plan = planned(facts, order.after, known, order.unordered, successor)
         refusals = list(plan.refusals)
         taken = {
             name
@@ -416,18 +400,12 @@ class Repartitions:
             refusals.append(f"{RUNNING_MAX} topics are repartitioned now: no more at a time")
         return replace(plan, refusals=tuple(refusals)), facts.topic_id
 
-    async def start(
-        self,
-        topic: str,
-        after: int,
-        unordered: Collection[str],
-        into: str = "",
-        named: Partitioner | None = None,
-    ) -> Plan:
+    async def start(self, order: Order) -> Plan:
         """Raises OperationError; NotNow with the reasons of the plan."""
+        topic, into = order.topic, order.into
         await self.follow()
         async with self._acting:
-            plan, topic_id = await self._planned(topic, after, unordered, into, named)
+            plan, topic_id = await self._planned(order)
             if plan.refusals:
                 raise NotNow(f"topic {topic!r}: {'; '.join(plan.refusals)}")
             known = self.records.get(topic)
@@ -435,11 +413,11 @@ class Repartitions:
                 topic=topic,
                 topic_id=topic_id.hex(),
                 before=plan.before,
-                after=plan.before + after if into else after,
+                after=plan.before + order.after if into else order.after,
                 into=into,
                 partitioner=plan.partitioner,
                 pace=self._pace,
-                unordered=tuple(sorted(set(unordered))),
+                unordered=tuple(sorted(set(order.unordered))),
             )
             await self._put(begun(record, known, await self._table.now_ms()), known)
             return plan

@@ -23,8 +23,7 @@ from gateway.admin.tokens import LoginSessions, Tokens, sha256_of
 from gateway.config.admin import AdminSection, MaskRule, Role, TokenSection
 from gateway.config.file import Config, ConfigSource
 from gateway.core.cluster.topology import Topology
-from gateway.core.repartition.partitioners import Partitioner
-from gateway.core.repartition.plan import Plan
+from gateway.core.repartition.plan import Order, Plan
 from gateway.core.repartition.record import Pace, Repartition
 from gateway.listen.server import Server, ServerSettings
 from gateway.members.key_filters import KeyFilters
@@ -109,22 +108,15 @@ class ScriptedRepartitions:
     running: dict[str, RunningTopic] = field(default_factory=dict)
     leads: bool = True
 
-    async def plan(
-        self,
-        topic: str,
-        after: int,
-        unordered: Sequence[str],
-        into: str = "",
-        named: Partitioner | None = None,
-    ) -> Plan:
+    async def plan(self, order: Order) -> Plan:
         return Plan(
-            topic=topic,
+            topic=order.topic,
             before=1,
-            after=after,
-            into=into,
-            partitioner=named,
+            after=order.after,
+            into=order.into,
+            partitioner=order.partitioner,
             ordered_groups=(),
-            unordered_groups=tuple(unordered),
+            unordered_groups=tuple(order.unordered),
             refusals=(),
         )
 

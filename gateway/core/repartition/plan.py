@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from dispatcher.core.routing.hashes import key_hash32
@@ -48,6 +48,18 @@ class TopicFacts:
     unreliable_groups: tuple[str, ...]
     other_groups: tuple[str, ...]  # consumer groups with a position in it
     streams: Mapping[str, str] = field(default_factory=dict)  # of these, see internal_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an operator asks for."""
+
+    topic: str
+    after: int  # partitions, of `into` if it is given
+    _: KW_ONLY
+    into: str = ""  # the new topic; "": the topic itself gets more
+    unordered: Collection[str] = ()  # groups whose order across the cut is given up
+    partitioner: Partitioner | None = None  # what its producers use, if the topic does not tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

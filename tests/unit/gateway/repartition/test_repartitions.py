@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.core.repartition.plan import Order
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.core.wire.apis import ApiKey
 from gateway.repartition.limits import RUNNING_MAX
@@ -44,7 +45,7 @@ def test_two_topics_that_move_into_the_same_one_wait_for_an_abort() -> None:
 def test_from_its_marker_to_its_end() -> None:
     async def tell(site: Site) -> None:
         site.kafka.ends = {0: 5, 1: 7}
-        plan = await site.one.start(TOPIC, 4, ())
+        plan = await site.one.start(Order(TOPIC, 4))
         assert (plan.before, plan.after, plan.refusals) == (2, 4, ())
         assert site.view.shown == 2
         assert ApiKey.PRODUCE in site.view.screen.apis, "hidden partitions stop"
@@ -73,8 +74,10 @@ def test_a_plain_group_is_waited_for() -> None:
         site.kafka.committed = {"billing": {0: 3}, "audit": {0: 1}}
         site.kafka.ends = {0: 5}
         site.kafka.commit_codes = [25, 0]  # the first group has members
-        assert (await site.one.plan(TOPIC, 4, ["audit"])).ordered_groups == ("billing",)
-        await site.one.start(TOPIC, 4, ["audit"])
+        assert (await site.one.plan(Order(TOPIC, 4, unordered=["audit"]))).ordered_groups == (
+            "billing",
+        )
+        await site.one.start(Order(TOPIC, 4, unordered=["audit"]))
         await site.until(Phase.DRAINING)
         assert site.kafka.for_members == ["billing"]
         assert site.kafka.committed["audit"] == {0: 1, 2: 0, 3: 0}
@@ -98,7 +101,7 @@ def test_a_plain_group_that_stands_still_is_given_up() -> None:
         site.kafka.others = ("billing",)
         site.kafka.committed = {"billing": {0: 3}}
         site.kafka.ends = {0: 5}
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await site.until(Phase.FINISHED)
         ended = site.table.rows[TOPIC]
         assert ended.finished_ms - ended.shown_ms >= PACE.consumer_hold_ms
@@ -112,10 +115,10 @@ def test_an_order_at_another_node_knows_what_was_just_begun() -> None:
     async def tell(site: Site) -> None:
         first, second = site.all
         site.kafka.refusal = 41  # not the controller
-        await first.start(TOPIC, 4, ())
+        await first.start(Order(TOPIC, 4))
         assert second.records == {}
         assert (first.leads, second.leads) == (True, False)
-        plan = await second.plan(TOPIC, 4, ())
+        plan = await second.plan(Order(TOPIC, 4))
         assert "it goes from 2 to 4 partitions now: marked" in plan.refusals[0]
         assert (await second.abort(TOPIC)).phase is Phase.ABORTED
         assert site.phase is Phase.ABORTED
@@ -126,13 +129,13 @@ def test_an_order_at_another_node_knows_what_was_just_begun() -> None:
 def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
     async def tell(site: Site) -> None:
         site.kafka.refusal = 41  # not the controller
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await asyncio.sleep(1)
         status = await status_of(site.one, site.table.rows[TOPIC])
         assert "NOT_CONTROLLER" in status.error
         assert "waits: CreatePartitions" in warnings_of(site.one)[0]
         with pytest.raises(NotNow, match="it goes from 2 to 4 partitions now: marked"):
-            await site.one.start(TOPIC, 8, ())
+            await site.one.start(Order(TOPIC, 8))
         site.kafka.partitions = 4  # it was done after all
         site.kafka.assigned = ["readers"]
         with pytest.raises(NotNow, match="KIP-848 groups readers"):
@@ -141,7 +144,7 @@ def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
         assert site.view.shown == 2
         assert site.one.running == {}
         site.kafka.refusal = 0
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         assert site.table.rows[TOPIC].before == 2
         await site.until(Phase.FINISHED)
 
@@ -150,7 +153,7 @@ def test_an_abort_hides_what_was_created_and_the_next_one_takes_it() -> None:
 
 def test_while_redis_is_away_it_waits() -> None:
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await site.until(Phase.OPEN)
         site.table.away = True
         await asyncio.sleep(5)
@@ -166,7 +169,7 @@ def test_a_node_that_starts_goes_on_with_what_is_there() -> None:
     before = Site()
 
     async def begin(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await site.until(Phase.OPEN)
 
     async def go_on(site: Site) -> None:
@@ -190,7 +193,7 @@ def test_a_node_that_starts_goes_on_with_what_is_there() -> None:
 def test_no_more_than_so_many_at_a_time() -> None:
     async def tell(site: Site) -> None:
         site.one.running.update({f"t{at}": cast(Any, None) for at in range(RUNNING_MAX)})
-        plan = await site.one.plan(TOPIC, 4, ())
+        plan = await site.one.plan(Order(TOPIC, 4))
         site.one.running.clear()
         assert "no more at a time" in plan.refusals[0]
 
@@ -199,7 +202,7 @@ def test_no_more_than_so_many_at_a_time() -> None:
 
 def test_of_two_nodes_the_first_takes_the_steps_and_both_act_by_them() -> None:
     async def tell(site: Site) -> None:
-        await site.all[1].start(TOPIC, 4, ())
+        await site.all[1].start(Order(TOPIC, 4))
         await site.until(Phase.OPEN)
         assert site.all[1].running[TOPIC].reasons == ("node a takes the steps",)
         await site.until(Phase.FINISHED)
@@ -214,7 +217,7 @@ def test_no_client_is_told_of_the_old_partitions_when_another_was_told_of_the_ne
     """It would write a key to a new partition, and then to the old one."""
 
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         ever: set[int] = set()
         while site.phase is not Phase.OPEN:
             now = {view.shown or 2 for view in site.views if TOPIC not in view.withheld()}
@@ -229,7 +232,7 @@ def test_no_client_is_told_of_the_old_partitions_when_another_was_told_of_the_ne
 def test_nothing_is_created_before_every_live_node_hides_it() -> None:
     async def tell(site: Site) -> None:
         site.alive.add("zz")  # it has told nothing
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await asyncio.sleep(5)
         assert (site.phase, site.kafka.partitions) == (Phase.MARKED, 2)
         assert site.one.running[TOPIC].reasons == ("node zz does not act by it yet",)
@@ -245,7 +248,7 @@ def test_a_record_that_redis_lost_is_written_again(kept: Phase | None) -> None:
     """Also where its file was an older one: partitions that clients have seen are not hidden."""
 
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         marked = site.table.rows[TOPIC]
         assert marked.phase is Phase.MARKED
         await site.until(Phase.OPEN)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from gateway.core.repartition.partitioners import Partitioner
+from gateway.core.repartition.plan import Order
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.repartition.limits import GONE_LOOK_S
 from gateway.repartition.repartitions import NoRepartition
@@ -23,13 +24,13 @@ def test_a_redis_with_the_record_of_an_earlier_repartition_gets_the_running_one(
     """Its holds stay, and no partition is hidden again that clients have seen."""
 
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         if ended is Phase.ABORTED:
             await site.one.abort(TOPIC)
         await site.until(ended)
         earlier = site.table.rows[TOPIC]
         site.kafka.partitions = 4
-        await site.one.start(TOPIC, 8, ())
+        await site.one.start(Order(TOPIC, 8))
         await site.until(Phase.OPEN)
         await asyncio.sleep(1.5)
         site.table.rows[TOPIC] = earlier
@@ -43,7 +44,7 @@ def test_a_redis_with_the_record_of_an_earlier_repartition_gets_the_running_one(
 
 def test_a_lone_node_does_not_go_back_in_its_repartition() -> None:
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         marked = site.table.rows[TOPIC]
         await site.until(Phase.OPEN)
         site.table.rows[TOPIC] = marked
@@ -84,7 +85,7 @@ def test_an_aborted_one_that_redis_lost_is_written_again_by_a_node_alone() -> No
     """Else a node that starts shows what is hidden."""
 
     async def tell(site: Site) -> None:
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         record = await site.one.abort(TOPIC)
         site.table.rows.clear()
         await asyncio.sleep(2 * GONE_LOOK_S)
@@ -97,13 +98,13 @@ def test_an_aborted_one_that_redis_lost_is_written_again_by_a_node_alone() -> No
 def test_a_topic_that_is_gone_is_forgotten(phase: Phase) -> None:
     async def tell(site: Site) -> None:
         site.kafka.refusal = 41 if phase is Phase.MARKED else 0
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         if phase is Phase.ABORTED:
             await site.one.abort(TOPIC)
         await site.until(phase)
         site.kafka.topic_id = b"anew" * 4
         await asyncio.sleep(1)
-        assert "it was created anew" in (await site.one.plan(TOPIC, 4, ())).refusals[0]
+        assert "it was created anew" in (await site.one.plan(Order(TOPIC, 4))).refusals[0]
         await asyncio.sleep(3 * GONE_LOOK_S)
         assert site.table.rows == {}
         assert (site.one.records, site.one.running, site.view.hides) == ({}, {}, None)
@@ -126,7 +127,7 @@ def test_a_topic_that_a_broker_does_not_know_yet_is_not_forgotten(nodes: tuple[s
             await asyncio.sleep(GONE_LOOK_S)
 
         site.kafka.refusal = 41  # it stays as it is
-        await site.one.start(TOPIC, 4, ())
+        await site.one.start(Order(TOPIC, 4))
         await starts_anew()
         assert site.phase.value == "marked"
         assert [view.shown for view in site.views] == [2] * len(site.views)
