@@ -33,6 +33,7 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Compared:
     passed: int  # through the gateway
+    passed_direct: int
     run: int  # there, without the skipped
     failing_direct_too: int
     differences: tuple[Difference, ...]
@@ -70,6 +71,7 @@ def compared(
     kinds = [kind(verdict) for verdict in through.values()]
     return Compared(
         passed=kinds.count(PASSED),
+        passed_direct=[kind(verdict) for verdict in direct.values()].count(PASSED),
         run=len(kinds) - kinds.count(SKIPPED),
         failing_direct_too=sum(
             kind(verdict) not in (PASSED, SKIPPED)

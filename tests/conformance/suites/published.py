@@ -24,7 +24,8 @@ gateway before it. What counts is the difference: a test that fails both ways is
 suite's own matter. `make campaign NAME=conformance` runs them and writes this page.
 
 A cell says how many tests passed through the gateway, of those that ran. "all alike": each test
-ended as it did without the gateway. A dash: not run, or the suite has no setting for TLS.
+ended as it did without the gateway; where some did not, "direct" says how many passed without it.
+A dash: not run, or the suite has no setting for TLS.
 
 Some rows are no suites of others but their programs in a scene:
 
@@ -44,6 +45,7 @@ class Cell:
     brokers: int
     tls: bool
     passed: int
+    passed_direct: int
     run: int
     failing_direct_too: int
     explained: tuple[tuple[str, str], ...]  # test, reason
@@ -55,8 +57,10 @@ class Cell:
 
     def text(self) -> str:
         differ = len(self.explained) + len(self.unexplained)
-        said = "all alike" if not differ else f"{differ} differ{'s' if differ == 1 else ''}"
-        return f"{self.passed} of {self.run}, {said}"
+        if not differ:
+            return f"{self.passed} of {self.run}, all alike"
+        verb = "differs" if differ == 1 else "differ"
+        return f"{self.passed} of {self.run} (direct {self.passed_direct}), {differ} {verb}"
 
 
 def cell(suite: str, setting: Setting, found: Compared) -> Cell:
@@ -66,6 +70,7 @@ def cell(suite: str, setting: Setting, found: Compared) -> Cell:
         setting.brokers,
         setting.tls,
         found.passed,
+        found.passed_direct,
         found.run,
         found.failing_direct_too,
         tuple((difference.test, difference.reason or "") for difference in found.explained),

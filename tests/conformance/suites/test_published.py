@@ -33,10 +33,10 @@ def test_a_new_run_replaces_its_cell_and_no_other(
     publish("s", one, differs)
     publish("s", other, alike)
     (first, second) = read(tmp_path / "results.json")
-    assert first == Cell("s", "4.3.1", 1, False, 1, 2, 0, (("b", "because"),), ())
+    assert first == Cell("s", "4.3.1", 1, False, 1, 2, 2, 0, (("b", "because"),), ())
     assert second.text() == "1 of 1, all alike"
     text = (tmp_path / "page.md").read_text()
-    assert "| s | 4.3.1 | 1 of 2, 1 differs | — | — | 1 of 1, all alike |" in text
+    assert "| s | 4.3.1 | 1 of 2 (direct 2), 1 differs | — | — | 1 of 1, all alike |" in text
     assert "| s | `b` | because |" in text
     publish("s", one, alike)
     assert read(tmp_path / "results.json") == [replace(second, brokers=1, tls=False), second]
@@ -45,6 +45,6 @@ def test_a_new_run_replaces_its_cell_and_no_other(
 
 def test_what_is_open_is_told_on_the_page_without_breaking_its_table() -> None:
     open_ = Cell(
-        "s", "4.3.1", 1, False, 0, 1, 0, (), (("a", "direct passed, through failed: x|y"),)
+        "s", "4.3.1", 1, False, 0, 1, 1, 0, (), (("a", "direct passed, through failed: x|y"),)
     )
     assert "| s | `a` | direct passed, through failed: x/y |" in page([open_])

@@ -44,7 +44,7 @@ def test_a_program_of_kafkas_ends_alike_and_a_test_that_sees_where_it_is_differs
         suite = ["test_suite.py"]
         tests[way] = of_pytest(Path(sys.executable), tmp_path, front, suite, environment=brokers)
     alike = compared("programs", programs["direct"], programs["through"], [])
-    assert alike == Compared(1, 1, 0, ())
+    assert alike == Compared(1, 1, 1, 0, ())
     found = compared("tests", tests["direct"], tests["through"], [])
     assert (found.passed, found.run) == (1, 2)
     ((test, direct, through, reason),) = map(astuple, found.unexplained)
