@@ -210,7 +210,9 @@ def topics(front: Front, name: str, partitions: int = PARTITIONS) -> None:
 
 
 def send(front: Front, topic: str, lines: Sequence[str]) -> None:
-    producer = Producer({**front.librdkafka(), "log_level": 0})
+    """Spread over all partitions: records without keys, sent at once, would go into one."""
+    spread = {"sticky.partitioning.linger.ms": 0}
+    producer = Producer({**front.librdkafka(), **spread, "log_level": 0})
     for line in lines:
         producer.produce(topic, line.encode())
     assert producer.flush(DONE_S_MAX) == 0, "not all sent"

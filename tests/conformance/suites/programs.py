@@ -57,15 +57,20 @@ def ended(child: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         kill_child(child)
 
 
-def verdicts(checks: Iterable[tuple[str, Callable[[], None]]]) -> dict[str, str]:
-    """Each check by its name: passed, or the words of its AssertionError."""
+def verdicts(
+    checks: Iterable[tuple[str, Callable[[], None]]], failures: tuple[type[Exception], ...] = ()
+) -> dict[str, str]:
+    """Each check by its name: passed, or the words of what it raised: AssertionError, an error of
+    the machine or of librdkafka, or one of `failures`.
+    """
+    known: tuple[type[Exception], ...] = (AssertionError, OSError, ValueError, KafkaException)
     found = {}
     for name, check in checks:
         began = time.monotonic()
         try:
             check()
             found[name] = PASSED
-        except (AssertionError, OSError, ValueError, KafkaException) as error:
+        except (*known, *failures) as error:
             found[name] = f"failed: {' '.join(str(error).split())[:WORDS_MAX]}"
         show(f"    {name}: {time.monotonic() - began:.1f} s")
     return found

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
@@ -116,8 +118,7 @@ def spark_jobs(front: Front, only: Sequence[str]) -> Verdicts:
                 "stream, stopped and begun again": jobs.stream,
                 "sink": jobs.sink,
             }
-            return verdicts(
-                (name, check) for name, check in checks.items() if not only or name in only
-            )
+            chosen = [(name, check) for name, check in checks.items() if not only or name in only]
+            return verdicts(chosen, (PySparkException, Py4JError))
         finally:
             session.stop()
