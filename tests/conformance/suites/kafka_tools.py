@@ -150,8 +150,8 @@ class KafkaTools:
         offsets = ("--group", group, "--topic", topic, "--reset-offsets", "--execute")
         main = "consumer.group.ConsumerGroupCommand"
         self.client(main, *offsets, "--to-offset", "7")
-        said = self.client(main, "--describe", "--group", group)
-        row = next(line.split() for line in said.splitlines() if topic in line.split())
+        said = self.client(main, "--describe", "--group", group, *_PATIENT)
+        row = row_with(topic, said)
         assert row[3:6] == ["7", "20", "13"], row
         self.client(main, "--delete", "--group", group)
         assert group not in self.client(main, "--list")
@@ -207,6 +207,15 @@ class KafkaTools:
 
 
 _VERSIONS_3 = "kafka.admin.BrokerApiVersionsCommand"
+# Its own bound is 5 s, after which it tells so and ends with 0.
+_PATIENT = ("--timeout", str(int(1_000 * ANSWER_S_MAX)))
+
+
+def row_with(word: str, said: str) -> list[str]:
+    """The words of the first line that has this one."""
+    rows = [line.split() for line in said.splitlines() if word in line.split()]
+    assert rows, f"no line with {word}: {said}"
+    return rows[0]
 
 
 def _events(said: str, name: str) -> list[dict[str, int]]:
