@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
+from gateway.core.client_limits.rules import ANONYMOUS
 from gateway.core.share.declared_filters import inline_filters
 from gateway.core.share.errors import GroupError, InvalidRequest
 from gateway.core.share.membership import (
@@ -98,6 +99,7 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
         with suppress(UpstreamError):  # keyway.yaml until upstream answers
             await services.settings.learn(group)
     connection = request.connection
+    principal = connection.facts.principal
     beat = Heartbeat(
         member_id=member_id,
         member_epoch=body["MemberEpoch"],
@@ -106,6 +108,7 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
         client_id=client_id,
         client_host=connection.facts.host,
         connection=connection.id,
+        principal=None if principal == ANONYMOUS else principal,
     )
     try:
         answer = _beat(services, group, beat)

@@ -32,6 +32,7 @@ from gateway.members.limits import (
     CONNECTION_MEMBERS_MAX,
     GROUP_MEMBERS_MAX,
     MEMBERS_MAX,
+    PRINCIPAL_MEMBERS_MAX,
     REFUSED_TOLD_MS,
     RESTART_GRACE_MS,
 )
@@ -113,6 +114,7 @@ class Groups:
         self._members += len(group.members) - count
         if beat.member_id in group.members:
             self.carried.add(beat.connection, group_name, beat.member_id)
+            self.carried.beats(group_name, beat.member_id, beat.principal)
         elif known is not None:
             self.carried.forget(group_name, known)
         self._groups[group_name] = group  # a new one only now: a refused join creates none
@@ -139,6 +141,8 @@ class Groups:
             why = (
                 f"One connection carries at most {CONNECTION_MEMBERS_MAX} members of share groups."
             )
+        elif beat.principal and self.carried.count_of(beat.principal) >= PRINCIPAL_MEMBERS_MAX:
+            why = f"One principal has at most {PRINCIPAL_MEMBERS_MAX} members of share groups."
         elif self._members >= MEMBERS_MAX:
             why = f"The share groups of the node have {MEMBERS_MAX} members, which is the maximum."
         else:

@@ -61,6 +61,8 @@ FILTERS_REMEMBERED = 10_000  # members, of all groups; also some that were refus
 # Members whose requests one connection carries. A stock client is one; a program may join several.
 CONNECTION_MEMBERS_MAX = 100
 MEMBERS_MAX = 50_000  # of all groups: some 2 KiB each
+# Of one client that has authenticated with a name: no tenant takes the room of all others.
+PRINCIPAL_MEMBERS_MAX = 10_000
 REFUSED_TOLD_MS = 10_000  # between two lines of the log about members that are too many
 
 SHARE_SESSIONS_MAX = 2_000  # per virtual broker; Kafka's own group.share.max.share.sessions

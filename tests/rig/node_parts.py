@@ -446,6 +446,7 @@ class Node:
         *topics: str,
         connection: int = 1,
         fetches: bool = True,
+        principal: str | None = None,
     ) -> int:
         """A heartbeat, and a fetch of all its partitions; joins with `topics` (default: the topic).
         Returns the member's epoch.
@@ -458,6 +459,7 @@ class Node:
             client_id=f"client-{member}",
             client_host="127.0.0.1",
             connection=connection,
+            principal=principal,
         )
         answer = self.groups.heartbeat(GROUP, beat, self.topology.topics.get, now_ms())
         if epoch >= 0 and fetches:

@@ -56,6 +56,7 @@ class Heartbeat:
     client_id: str
     client_host: str
     connection: int
+    principal: str | None = None  # None: nobody has told who it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,6 +382,26 @@ def test_members_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> No
     run(work())
 
 
+def test_one_principal_does_not_take_the_room_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many connections it has; a client without a name counts for nobody."""
+    monkeypatch.setattr("gateway.members.groups.PRINCIPAL_MEMBERS_MAX", 2)
+
+    async def work() -> None:
+        async with Node() as node:
+            epoch = node.beat("m1", connection=1, principal="anna")
+            node.beat("m2", connection=2, principal="anna")
+            with pytest.raises(GroupFull, match="One principal"):
+                node.beat("m3", connection=3, principal="anna")
+            node.beat("m1", epoch, connection=3, principal="anna")
+            node.beat("m3", connection=4, principal="bert")
+            for at in range(3):
+                node.beat(f"n{at}", connection=5 + at)
+            node.beat("m1", -1, connection=1, principal="anna")
+            node.beat("m4", connection=3, principal="anna")
+
+    run(work())
+
+
 def copied(*names: str) -> SavedGroup:
     return SavedGroup(1, [row(name) for name in names])
 
