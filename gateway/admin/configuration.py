@@ -82,7 +82,7 @@ class Configuration:
         return row
 
     def _differences(self, file: Config) -> list[OptionDifference]:
-        running, wanted = dict(_options(self.running)), dict(_options(file))
+        running, wanted = dict(options(self.running)), dict(options(file))
         names = [*running, *(name for name in wanted if name not in running)]
         same_shape = self._same_shape(file)
         return [
@@ -105,13 +105,13 @@ class Configuration:
         )
 
 
-def _options(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+def options(value: object, place: str = "") -> Iterator[tuple[str, object]]:
     """Each option with its value, by its place in the file: `groups.0.deliveries_max`."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
-            yield from _options(getattr(value, name), f"{place}.{name}".lstrip("."))
+            yield from options(getattr(value, name), f"{place}.{name}".lstrip("."))
     elif isinstance(value, tuple) and any(isinstance(entry, BaseModel) for entry in value):
         for at, entry in enumerate(value):
-            yield from _options(entry, f"{place}.{at}")
+            yield from options(entry, f"{place}.{at}")
     else:
         yield place, value

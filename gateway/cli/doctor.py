@@ -25,7 +25,7 @@ def doctor(
 
     configure("text", "error")
     try:
-        findings = asyncio.run(look(configuration.load(config, upstream=upstream)))
+        findings = asyncio.run(look(configuration.load(config, upstream=upstream), config))
     except configuration.ConfigError as error:
         typer.echo(f"keyway: {error}", err=True)
         raise typer.Exit(Exit.CONFIGURATION) from error

@@ -26,6 +26,9 @@ def token(
         bool | None,
         typer.Option(help="May it see keys of records? Default: operator and admin may."),
     ] = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="It may look at values of parked records.")
+    ] = False,
     output: Output = "table",
 ) -> None:
     """Make a token for REST, and print its entry for `admin.tokens`. Nothing is stored."""
@@ -35,6 +38,8 @@ def token(
         entry["groups"] = group
     if keys is not None:
         entry["keys"] = keys
+    if values:
+        entry["values"] = True
     try:
         TokenSection.model_validate(entry)
     except ValidationError as error:

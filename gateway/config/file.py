@@ -55,7 +55,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _one_redis(self) -> Config:
-        if self.nodes.id is not None and self.state.redis_url is None:
+        if self.nodes.id is not None and self.state.embedded:
             raise ValueError(
                 "nodes.id: several nodes need one state.redis_url; an embedded Redis belongs to"
                 " one node"

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, model_validator
 
-from gateway.config.section import Millis, Section
+from gateway.config.section import Millis, Section, only_one
 from gateway.core.limits import DELETED_TOPICS_MS
+from keyway.clusters.sections import given_secret
 
 
 class StateSection(Section):
@@ -18,6 +19,8 @@ class StateSection(Section):
     """The Redis of the node: redis://, rediss://, unix://, or redis+sentinel:// for the primary
     that Sentinels name. Without it an embedded Redis keeps its file in `directory`.
     """
+    redis_url_file: Path | None = None
+    """The file that holds it, in the place of `redis_url`."""
     directory: Path = Path("keyway-data")
     """The folder of the embedded Redis; relative to the working directory of the node."""
     commit_interval_ms: Millis = 5_000
@@ -26,6 +29,20 @@ class StateSection(Section):
     """The pause between two looks for deleted topics. When two looks in a row miss a topic, its
     state is deleted.
     """
+
+    @model_validator(mode="after")
+    def _one_url(self) -> StateSection:
+        only_one("redis_url", self.redis_url, self.redis_url_file)
+        return self
+
+    @property
+    def embedded(self) -> bool:
+        """The node starts a Redis of its own."""
+        return self.redis_url is None and self.redis_url_file is None
+
+    def url(self) -> str | None:
+        """None: the Redis is embedded. Raises ConfigError."""
+        return given_secret(self.redis_url, self.redis_url_file)
 
 
 class NodesSection(Section):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr, model_validator
 
-from gateway.config.section import Section
+from gateway.config.section import Section, only_one
 
 
 class ClientAuth(StrEnum):
@@ -34,8 +34,15 @@ class ServerTls(Section):
     """The key of the certificate. Without it, `cert_file` holds the key, too."""
     key_password: SecretStr | None = None
     """The password of an encrypted key; never logged."""
+    key_password_file: Path | None = None
+    """The file that holds it, in the place of `key_password`."""
     version_min: TlsVersion = TlsVersion.V1_2
     """The oldest version of TLS that is spoken."""
+
+    @model_validator(mode="after")
+    def _one_password(self) -> ServerTls:
+        only_one("key_password", self.key_password, self.key_password_file)
+        return self
 
 
 class ListenerTls(ServerTls):

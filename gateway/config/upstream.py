@@ -7,11 +7,12 @@ from typing import Literal
 
 from pydantic import SecretStr, model_validator
 
-from gateway.config.section import Millis, Section
+from gateway.config.section import Millis, Section, only_one
 from keyway.clusters.addresses import BootstrapServers
+from keyway.clusters.sections import Password
 
 
-class Sasl(Section):
+class Sasl(Password):
     """The gateway's own identity. Clients bring theirs: their SASL exchange passes through.
 
     It needs READ on topics and groups, WRITE on dead-letter topics, and DESCRIBE_CONFIGS on groups.
@@ -20,10 +21,6 @@ class Sasl(Section):
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     """The SASL mechanism."""
-    username: str
-    """The name of the gateway at the broker."""
-    password: SecretStr
-    """Its password; never logged."""
 
 
 class Tls(Section):
@@ -37,6 +34,8 @@ class Tls(Section):
     """The key of `cert_file`. Without it, `cert_file` holds the key, too."""
     key_password: SecretStr | None = None
     """The password of an encrypted key; never logged."""
+    key_password_file: Path | None = None
+    """The file that holds it, in the place of `key_password`."""
     verify_hostname: bool = True
     """False only where the certificate of a broker names another host."""
     clients_act_as_gateway: bool = False
@@ -46,8 +45,10 @@ class Tls(Section):
 
     @model_validator(mode="after")
     def _key_of_a_certificate(self) -> Tls:
-        if self.cert_file is None and (self.key_file or self.key_password) is not None:
-            raise ValueError("key_file and key_password need a cert_file")
+        of_key = (self.key_file, self.key_password, self.key_password_file)
+        if self.cert_file is None and of_key != (None, None, None):
+            raise ValueError("key_file and its password need a cert_file")
+        only_one("key_password", self.key_password, self.key_password_file)
         return self
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,6 +21,7 @@ from gateway.listen.settings import AuthenticationSettings
 from gateway.listen.watched_file import WatchedFile
 from gateway.upstream.scram_keys import ScramKeyring
 from gateway.upstream.settings import SaslMechanism, SaslSettings
+from keyway.clusters.sections import from_environment, from_file
 from keyway.clusters.yaml_file import ConfigError
 
 _T = TypeVar("_T")
@@ -105,15 +106,13 @@ def password_of(identity: Identity) -> str:
         case Secret.HERE:
             return identity.secret
         case Secret.ENVIRONMENT:
-            found = os.environ.get(identity.secret, "")
+            read = partial(from_environment, identity.secret)
         case Secret.FILE:
-            try:
-                found = Path(identity.secret).read_text(encoding="utf-8").rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{place}: {identity.secret} cannot be read") from error
-    if not found:
-        raise ConfigError(f"{place}: {identity.secret} is empty, or is not there")
-    return found
+            read = partial(from_file, Path(identity.secret))
+    try:
+        return read()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _identities(settings: AuthenticationSettings) -> Callable[[], Identities]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
 from gateway.core.cluster.acl import READ, WRITE
 from gateway.core.wire.apis import ApiKey
@@ -324,6 +325,23 @@ def of_embedded(directory: str, *, writable: bool, free_bytes: int) -> Finding:
     if free_bytes < FREE_BYTES_WANTED:
         return warning("Redis", f"embedded, in {directory}: {free}", "free some disk space")
     return ok("Redis", f"embedded, in {directory}: {free}, append-only file")
+
+
+# --------------------------------------------------------------------------------------- secrets
+
+
+def of_files(readable: Mapping[tuple[str, Path], bool]) -> Iterator[Finding]:
+    """Whether everybody on this machine can read a file with secrets, by option and path."""
+    for (option, path), by_all in readable.items():
+        if by_all:
+            yield warning(
+                "secrets",
+                f"everybody on this machine can read {path} ({option})",
+                f"chmod o= {path}; its owner or group is the node's user",
+            )
+    if readable and not any(readable.values()):
+        files = "1 file" if len(readable) == 1 else f"{len(readable)} files"
+        yield ok("secrets", f"{files}, readable for some users alone")
 
 
 # ----------------------------------------------------------------------------------------- ports

@@ -36,6 +36,7 @@ from gateway.node.diagnosis import (
     Redis,
     of_cluster,
     of_embedded,
+    of_files,
     of_modules,
     of_permissions,
     of_ports,
@@ -47,7 +48,8 @@ from gateway.node.diagnosis import (
 )
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
 from gateway.node.other_nodes import look_at_nodes
-from gateway.node.redis_state import configured
+from gateway.node.redis_state import configured, url_of
+from gateway.node.secret_files import readable_by_all, secret_files
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import METADATA_LIMIT
@@ -58,8 +60,10 @@ from gateway.upstream.settings import UpstreamSettings
 PROBE = "keyway-doctor"  # a group that does not exist
 
 
-async def look(config: Config) -> list[Finding]:
-    """Raises ConfigError for settings that no node could start with."""
+async def look(config: Config, file: Path | None = None) -> list[Finding]:
+    """`file`: where it was read from. Raises ConfigError for settings that no node could start
+    with.
+    """
     settings = upstream_settings(config)
     server_settings(config, settings)  # reads the files of TLS
     found = [_java(), of_modules(describe(), shutil.which("cc") or shutil.which("gcc"))]
@@ -72,6 +76,7 @@ async def look(config: Config) -> list[Finding]:
         found += of_cluster(cluster)
         found += of_permissions(cluster, dead_letter_topics(config))
     found += await _redis(config.state)
+    found += of_files({known: readable_by_all(known[1]) for known in secret_files(config, file)})
     found += await look_at_nodes(config, None if cluster is None else cluster.cluster_id)
     brokers = None if cluster is None else [broker.broker_id for broker in cluster.brokers]
     found += await _ports(config, brokers)
@@ -173,9 +178,9 @@ async def _config_error(upstream: Upstream) -> str:
 
 
 async def _redis(state: StateSection) -> list[Finding]:
-    if state.redis_url is None:
+    if (url := url_of(state)) is None:
         return [_embedded(state.directory)]
-    address = configured(state.redis_url.get_secret_value())
+    address = configured(url)
     client = RedisClient.from_pool(
         address.pool(
             socket_timeout=DOCTOR_ANSWER_MS_MAX / 1000,

@@ -17,7 +17,7 @@ from gateway.config.file import Config
 from gateway.node.diagnosis import Finding, skipped
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_NODES_MAX
 from gateway.node.nodes_diagnosis import OtherNode, Ours, of_nodes
-from gateway.node.redis_state import configured
+from gateway.node.redis_state import configured, url_of
 from gateway.routing.build import (
     ADMIN_TLS,
     CLOCK_OFF_MS,
@@ -33,12 +33,10 @@ _SECONDS = DOCTOR_ANSWER_MS_MAX / 1000
 
 async def look_at_nodes(config: Config, cluster_id: str | None) -> list[Finding]:
     """`cluster_id` None: upstream could not be asked. Raises ConfigError."""
-    name, url = config.nodes.id, config.state.redis_url
+    name, url = config.nodes.id, url_of(config.state)
     if name is None or url is None:
         return []
-    pool = configured(url.get_secret_value()).pool(
-        socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS
-    )
+    pool = configured(url).pool(socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS)
     client: Redis = Redis.from_pool(pool)
     try:
         rows = [row for row in await living_nodes(client) if row.node.id != name]

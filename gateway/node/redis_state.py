@@ -47,12 +47,20 @@ class Pinged(Protocol):
 
 @contextmanager
 def running_redis(state: StateSection) -> Iterator[RunningRedis]:
-    """Starts the embedded Redis if none is configured. Raises SetupError."""
-    if state.redis_url is not None:
-        yield RunningRedis(state.redis_url.get_secret_value(), None)
+    """Starts the embedded Redis if none is configured. Raises SetupError, ConfigError."""
+    if (url := url_of(state)) is not None:
+        yield RunningRedis(url, None)
         return
     with RedisWatch(EmbeddedRedis(state.directory)) as watch:
         yield RunningRedis(watch.redis.url, watch)
+
+
+def url_of(state: StateSection) -> str | None:
+    """None: the Redis is embedded. Raises ConfigError."""
+    try:
+        return state.url()
+    except ConfigError as error:
+        raise ConfigError(f"state.redis_url_file: {error}") from error
 
 
 def configured(url: str) -> RedisAddress:

@@ -54,7 +54,7 @@ def build(section: AdminSection, app: Starlette, all_of_node: AllCertificates) -
     certificates = None
     if section.tls is not None:
         try:
-            certificates = Certificates(REST, tls_files(section.tls), plain_context)
+            certificates = Certificates(REST, tls_files(section.tls, "admin.tls"), plain_context)
         except UnusableFiles as unusable:
             raise ConfigError(f"admin.tls: {unusable}") from unusable
         all_of_node.add(certificates)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from gateway.config.authentication import AuthenticationSection, Mechanism
 from gateway.config.file import Config, ConfigError
 from gateway.config.listen import ListenerSection, ListenSection
 from gateway.config.tls import ClientAuth, ListenerTls, ServerTls, TlsVersion
+from gateway.config.upstream import Tls
 from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.rewrite import Address as ShownAddress
 from gateway.core.identity.claims import TokenRules
@@ -20,7 +22,10 @@ from gateway.listen.settings import (
     ServerSettings,
 )
 from gateway.upstream.settings import FreshContext, SaslSettings, TlsSettings, UpstreamSettings
+from keyway.clusters.sections import given_secret
 from keyway.tls.certificates import TlsFiles
+
+_T = TypeVar("_T")
 
 
 def upstream_settings(config: Config) -> UpstreamSettings:
@@ -34,7 +39,7 @@ def upstream_settings(config: Config) -> UpstreamSettings:
         else SaslSettings(
             mechanism=section.sasl.mechanism,
             username=section.sasl.username,
-            password=section.sasl.password.get_secret_value(),
+            password=_secret("upstream.sasl", section.sasl.secret),
         ),
         tls=None
         if tls is None
@@ -42,7 +47,7 @@ def upstream_settings(config: Config) -> UpstreamSettings:
             ca_file=tls.ca_file,
             cert_file=tls.cert_file,
             key_file=tls.key_file,
-            key_password=None if tls.key_password is None else tls.key_password.get_secret_value(),
+            key_password=_key_password("upstream.tls", tls),
             verify_hostname=tls.verify_hostname,
         ),
         request_timeout_ms=section.request_timeout_ms,
@@ -92,7 +97,7 @@ def _listener(section: ListenerSection, option: str) -> ListenerSettings:
         advertised_host=section.advertised_host,
         bootstrap_port=section.bootstrap_port,
         port_base=section.port_base,
-        tls=None if section.tls is None else tls_files(section.tls),
+        tls=None if section.tls is None else tls_files(section.tls, f"{option}.tls"),
         server_names=None if sni is None else ServerNames(sni.bootstrap, sni.broker),
         advertised_port=None if sni is None else sni.advertised_port,
         authentication=None
@@ -130,6 +135,18 @@ def _authentication(section: AuthenticationSection) -> AuthenticationSettings:
     )
 
 
+def _key_password(option: str, tls: Tls | ServerTls) -> str | None:
+    return _secret(option, lambda: given_secret(tls.key_password, tls.key_password_file))
+
+
+def _secret(option: str, read: Callable[[], _T]) -> _T:
+    """Raises ConfigError, with the option."""
+    try:
+        return read()
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from error
+
+
 _CLIENT_AUTH = {
     ClientAuth.NONE: ssl.CERT_NONE,
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
@@ -138,14 +155,13 @@ _CLIENT_AUTH = {
 _VERSIONS = {TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.V1_3: ssl.TLSVersion.TLSv1_3}
 
 
-def tls_files(section: ServerTls) -> TlsFiles:
+def tls_files(section: ServerTls, option: str) -> TlsFiles:
+    """Raises ConfigError."""
     of_clients = section if isinstance(section, ListenerTls) else None
     return TlsFiles(
         cert_file=section.cert_file,
         key_file=section.key_file,
-        key_password=None
-        if section.key_password is None
-        else section.key_password.get_secret_value(),
+        key_password=_key_password(option, section),
         client_ca_file=None if of_clients is None else of_clients.client_ca_file,
         client_auth=ssl.CERT_NONE if of_clients is None else _CLIENT_AUTH[of_clients.client_auth],
         version_min=_VERSIONS[section.version_min],

@@ -31,12 +31,15 @@ class Worker:
         listen, number = config.listen, self.number
         step = listen.slots_per_broker * listen.port_step
         check(config, self.count)
-        redis_url = config.state.redis_url or SecretStr(self.redis_url or "")
+        state = config.state
+        if state.embedded:
+            redis_url = SecretStr(self.redis_url or "")
+            state = state.model_copy(update={"redis_url": redis_url})
         return config.model_copy(
             update={
                 "listen": _with_ports_of_its_own(listen, number * step),
                 "admin": config.admin.model_copy(update={"port": config.admin.port + number}),
-                "state": config.state.model_copy(update={"redis_url": redis_url}),
+                "state": state,
                 "nodes": config.nodes.model_copy(update={"id": name(config, number)}),
                 # It has a port of its own: one of them serves it for all.
                 "registry_view": RegistryViewSection() if number else config.registry_view,

@@ -123,7 +123,7 @@ def build(
 def _alone(config: Config, redis: Redis) -> Part[RoutingRoom]:
     """The embedded Redis is nobody else's."""
     room = RoutingRoom(Alone(), None)
-    if config.state.redis_url is None:
+    if config.state.embedded:
         return Part(name="routing", room=room)
     where = config.listen.all()[0]
     name = f"{socket.gethostname()}:{where.bootstrap_port}"

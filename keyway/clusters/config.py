@@ -44,7 +44,15 @@ from keyway.clusters.core.tree import (
 from keyway.clusters.core.trust import Seals
 from keyway.clusters.registries import Registry as Registry
 from keyway.clusters.registries import RegistryView as RegistryView
-from keyway.clusters.sections import Millis, Name, Password, Port, Section, from_environment
+from keyway.clusters.sections import (
+    Millis,
+    Name,
+    Password,
+    Port,
+    Section,
+    from_environment,
+    from_file,
+)
 from keyway.clusters.yaml_file import ConfigError as ConfigError
 from keyway.clusters.yaml_file import first_fault, read_mapping
 
@@ -379,6 +387,12 @@ class ClustersConfig(Section):
     cluster, and known to no client. Without it a seal is a checksum, which any client can make.
     A list `[NEW, OLD]`: the first seals, all are believed.
     """
+    seal_secret_file: Annotated[
+        tuple[Path, ...],
+        Field(max_length=SECRETS_MAX),
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+    ] = ()
+    """The same in a file, or a list of files, in the place of `seal_secret_env`."""
     believe_checksums: bool = False
     """With a secret: copies that were sealed without one are believed, too. For the time in which a
     first secret is introduced.
@@ -398,6 +412,12 @@ class ClustersConfig(Section):
             if names.count(name) > 1:
                 raise ValueError(f"cluster {name} is listed {names.count(name)} times")
         return clusters
+
+    @model_validator(mode="after")
+    def _one_place_of_secrets(self) -> ClustersConfig:
+        if self.seal_secret_env and self.seal_secret_file:
+            raise ValueError("either seal_secret_env or seal_secret_file, not both")
+        return self
 
     @model_validator(mode="after")
     def _somebody_who_authenticates(self) -> ClustersConfig:
@@ -450,8 +470,9 @@ class ClustersConfig(Section):
         raise ConfigError(f"no cluster {name}: there are {listed}")
 
     def seals(self) -> Seals:
-        """Raises ConfigError if an environment variable is not set."""
+        """Raises ConfigError if a secret is not in its place."""
         secrets = tuple(from_environment(variable) for variable in self.seal_secret_env)
+        secrets += tuple(from_file(file) for file in self.seal_secret_file)
         return Seals(secrets, checksums=self.believe_checksums)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -22,27 +23,48 @@ class Section(BaseModel):
 
 
 class Password(Section):
-    """A name and its password, in the file or in an environment variable."""
+    """A name and its password: here, in an environment variable, or in a file of its own."""
 
     username: str
     """The name."""
     password: SecretStr | None = None
-    """The password; never logged. Either this or `password_env`."""
+    """The password; never logged. One of the three is needed."""
     password_env: str | None = None
     """The environment variable that holds the password."""
+    password_file: Path | None = None
+    """The file that holds the password alone."""
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Password:
-        if (self.password is None) == (self.password_env is None):
-            raise ValueError("either password or password_env is needed")
+    def _one_of_three(self) -> Password:
+        if [self.password, self.password_env, self.password_file].count(None) != 2:
+            raise ValueError("one of password, password_env, password_file is needed")
         return self
 
     def secret(self) -> str:
-        """Raises ConfigError if the environment variable is not set."""
-        if self.password is not None:
-            return self.password.get_secret_value()
-        assert self.password_env is not None
-        return from_environment(self.password_env)
+        """Raises ConfigError if its place has none."""
+        if self.password_env is not None:
+            return from_environment(self.password_env)
+        found = given_secret(self.password, self.password_file)
+        assert found is not None
+        return found
+
+
+def given_secret(text: SecretStr | None, file: Path | None) -> str | None:
+    """Of two options that exclude each other, the second ends with `_file`. Raises ConfigError."""
+    if file is not None:
+        return from_file(file)
+    return None if text is None else text.get_secret_value()
+
+
+def from_file(path: Path) -> str:
+    """Its text without the end of the line. Raises ConfigError."""
+    try:
+        found = path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read") from error
+    if not found:
+        raise ConfigError(f"{path} is empty")
+    return found
 
 
 def from_environment(name: str) -> str:

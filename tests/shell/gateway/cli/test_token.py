@@ -39,11 +39,17 @@ def test_a_token_and_its_entry_belong_together() -> None:
 
 
 def test_as_json() -> None:
-    code, out, _ = keyway("token", "ann", "--role", "viewer", "--keys", "-o", "json")
+    code, out, _ = keyway("token", "ann", "--role", "viewer", "--keys", "--values", "-o", "json")
     assert code == 0
     answer = json.loads(out)
     sha256 = sha256_of(answer["token"])
-    assert answer["entry"] == {"name": "ann", "role": "viewer", "sha256": sha256, "keys": True}
+    assert answer["entry"] == {
+        "name": "ann",
+        "role": "viewer",
+        "sha256": sha256,
+        "keys": True,
+        "values": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,6 +168,51 @@ def test_a_redis_of_ones_own(tmp_path: Path) -> None:
     assert found["clock"]["status"] == "ok"
     assert away.exit_code == 1
     assert findings(away)["Redis"]["mend"] == "start Redis, and check state.redis_url"
+
+
+def test_files_with_secrets_that_everybody_can_read() -> None:
+    # A folder that others may not enter hides its files, as that of pytest does.
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    password = folder / "password"
+    password.write_text("hunter2")
+    identities = folder / "identities.yaml"
+    shop = {"shop": {"password_file": str(password)}}
+    rules = [{"principal": "anna", "identity": "shop"}]
+    identities.write_text(yaml.safe_dump({"rules": rules, "identities": shop}))
+    users = folder / "users.yaml"
+    users.write_text("users: {}")
+    first = free_ports(3)
+    authentication = {
+        "mechanisms": ["SCRAM-SHA-512"],
+        "identities_file": str(identities),
+        "users_file": str(users),
+    }
+    sections = {
+        "upstream": {
+            "bootstrap_servers": f"127.0.0.1:{first}",
+            "sasl": {"username": "u", "password": "hunter2"},
+        },
+        "listen": {"bootstrap_port": first + 1, "authentication": authentication},
+    }
+
+    def warned() -> set[str]:
+        rows = json.loads(doctor(folder, first, "-o", "json", **sections).stdout)["findings"]
+        secrets = [row for row in rows if row["check"] == "secrets"]
+        assert secrets
+        assert {row["status"] for row in secrets} <= {"warning", "ok"}
+        return {row["found"].rpartition("/")[2] for row in secrets if row["status"] == "warning"}
+
+    assert warned() == {
+        "keyway.yaml (keyway.yaml)",
+        "password (listen.authentication.identities_file: shop.password_file)",
+        "identities.yaml (listen.authentication.identities_file)",
+        "users.yaml (listen.authentication.users_file)",
+    }
+    for path in folder.iterdir():
+        path.chmod(0o640)
+    assert warned() == set()
+    shutil.rmtree(folder)
 
 
 def test_a_java_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ FAULTS = [
     ("upstream: {bootstrap_server: x}", "upstream.bootstrap_server: unknown field"),
     ("upstream: 5", "upstream: "),
     ("upstream: {bootstrap_servers: [a, b]}", "upstream.bootstrap_servers: "),
-    ("upstream: {sasl: {username: u}}", "upstream.sasl.password: "),
+    ("upstream: {sasl: {username: u}}", "upstream.sasl: one of password, "),
+    ("upstream: {sasl: {username: u, password: p, password_file: f}}", "upstream.sasl: one of "),
     ("upstream: {sasl: {password: p}}", "upstream.sasl.username: "),
     (
         "upstream: {sasl: {mechanism: GSSAPI, username: u, password: p}}",
@@ -103,7 +104,7 @@ FAULTS = [
     ("upstream: {tls: {verify_hostname: perhaps}}", "upstream.tls.verify_hostname: "),
     (
         "upstream: {tls: {key_file: k}}",
-        "upstream.tls: key_file and key_password need a cert_file",
+        "upstream.tls: key_file and its password need a cert_file",
     ),
     ("upstream: {tls: {cert_file: c}}", "upstream: tls.cert_file needs sasl: "),
     ("upstream: {tls: {ca_file: c, clients_act_as_gateway: true}}", "upstream: tls.clients_act_"),
@@ -121,6 +122,11 @@ FAULTS = [
     ("listen: {host: '::'}", "listen: advertised_host is needed"),
     ("listen: {host: 'a', advertised_host: '::'}", "listen: advertised_host is"),
     ("admin: {port: -1}", "admin.port: "),
+    ("state: {redis_url: u, redis_url_file: f}", "state: either redis_url or redis_url_file"),
+    (
+        "admin: {tls: {cert_file: c, key_password: p, key_password_file: f}}",
+        "admin.tls: either key_password or key_password_file",
+    ),
     ("state: {commit_interval_ms: 0}", "state.commit_interval_ms: "),
     ("state: {redis: x}", "state.redis: unknown field"),
     ("groups: {match: x}", "groups: "),
@@ -212,7 +218,7 @@ def test_secrets_do_not_show_in_the_objects(tmp_path: Path) -> None:
     config = load(write(tmp_path, text))
     assert SECRET not in repr(config) + str(config) + config.model_dump_json()
     assert config.upstream.sasl is not None
-    assert config.upstream.sasl.password.get_secret_value() == SECRET
+    assert config.upstream.sasl.secret() == SECRET
 
 
 def test_where_a_file_is_no_yaml(tmp_path: Path) -> None:

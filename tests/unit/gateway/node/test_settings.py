@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.config.file import Config, ConfigError
+from gateway.node.redis_state import url_of
 from gateway.node.settings import server_settings, upstream_settings
 
 
@@ -30,6 +31,32 @@ def test_the_upstream_side() -> None:
     assert settings.tls is not None
     assert not settings.tls.verify_hostname
     assert "hunter2" not in repr(settings)
+
+
+def test_secrets_in_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "secret"
+    path.write_text("hunter2\n")
+    monkeypatch.setenv("KAFKA_PASSWORD", "sesame")
+    upstream: dict[str, Any] = {"sasl": {"username": "u", "password_file": path}}
+    upstream["tls"] = {"cert_file": "c", "key_password_file": path}
+    settings = upstream_settings(config(upstream=upstream))
+    assert settings.sasl is not None
+    assert settings.tls is not None
+    assert (settings.sasl.password, settings.tls.key_password) == ("hunter2", "hunter2")
+    upstream = {"sasl": {"username": "u", "password_env": "KAFKA_PASSWORD"}}
+    of_variable = upstream_settings(config(upstream=upstream)).sasl
+    assert of_variable is not None
+    assert of_variable.password == "sesame"
+    state = config(state={"redis_url_file": path}).state
+    assert (state.embedded, url_of(state)) == (False, "hunter2")
+    for content, said in (("\n", "is empty"), (None, "cannot be read")):
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(ConfigError, match=rf"^upstream\.sasl: .*{said}"):
+            upstream_settings(config(upstream={"sasl": {"username": "u", "password_file": path}}))
+        with pytest.raises(ConfigError, match=rf"^state\.redis_url_file: .*{said}"):
+            url_of(state)
 
 
 @pytest.mark.parametrize("servers", ["", " , ", "kafka", "kafka:", ":9092", "kafka:0", "k:99999"])

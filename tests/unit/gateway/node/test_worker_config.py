@@ -34,10 +34,11 @@ def test_slots_take_their_ports_first() -> None:
 
 
 def test_a_configured_redis_and_name_are_kept() -> None:
-    of_all = config(nodes={"id": "rack-7"}, state={"redis_url": "redis://elsewhere"})
-    worker = Worker(1, 2).config(of_all)
-    assert worker.nodes.id == "rack-7-1"
-    assert worker.state == of_all.state
+    for state in ({"redis_url": "redis://elsewhere"}, {"redis_url_file": "/etc/redis-url"}):
+        of_all = config(nodes={"id": "rack-7"}, state=state)
+        worker = Worker(1, 2).config(of_all)
+        assert worker.nodes.id == "rack-7-1"
+        assert worker.state == of_all.state
 
 
 def test_one_worker_serves_the_registry_view() -> None:

@@ -115,6 +115,18 @@ def test_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         sealed.seals()
 
 
+def test_secrets_in_files(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("sesame\n")
+    in_file = FILE.replace("password_env: KEYWAY_TEST_PASSWORD", f"password_file: {path}")
+    config = load(written(tmp_path, in_file + f"    seal_secret_file: {path}\n"))
+    assert config.cluster("c3").client_settings()["sasl.password"] == "sesame"
+    assert config.seals().secrets == ("sesame",)
+    both = f"    seal_secret_env: NEW\n    seal_secret_file: [{path}]\n"
+    with pytest.raises(ConfigError, match="either seal_secret_env or seal_secret_file"):
+        load(written(tmp_path, FILE + both))
+
+
 def test_the_secrets_of_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEW", "sesame")
     monkeypatch.setenv("OLD", "hunter2")
@@ -153,7 +165,7 @@ WRONG = {
     "delivery": ("at_least_once", "at_most_once", "messages.delivery: "),
     "lost field": ("{tenant: acme}", "{}", "clusters.2: patterns '{tenant}-{topic}' and"),
     "bad pattern": ("{tenant}-{topic}", "{tenant}-{x", "clusters.2: pattern '{tenant}-{x': "),
-    "two passwords": ("password_env: K", "password: x, password_env: K", "clusters.2.sasl: either"),
+    "two passwords": ("password_env: K", "password: x, password_env: K", "clusters.2.sasl: one of"),
     "password": ("127.0.0.1:3", "u:hunter2@h:3", "clusters.2.bootstrap_servers: holds an '@'"),
     "url with password": (
         "http://127.0.0.1:8081",
