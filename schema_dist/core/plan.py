@@ -408,7 +408,7 @@ def _waves(writes: list[Write], target: Contents) -> tuple[tuple[Write, ...], ..
     while sorter.is_active():
         ready = sorter.get_ready()
         sorter.done(*ready)
-        waves.append(tuple(sorted((writes[at] for at in sorted(ready)), key=_subject_and_version)))
+        waves.append(tuple(sorted((writes[at] for at in ready), key=_subject_and_version)))
     return tuple(waves)
 
 

@@ -111,6 +111,14 @@ def test_everything_of_a_version_comes_back() -> None:
             {"subject": "s", "version": 3},
             SubjectDeleted("s", Version(3)),
         ),
+        *(
+            (
+                {"keytype": "DELETE_SUBJECT", "subject": "s"},
+                {"subject": "s", "version": number},
+                SubjectDeleted("s", Version(number)),
+            )
+            for number in (0, 2**31 - 1)
+        ),
         ({"keytype": "DELETE_SUBJECT", "subject": "s"}, None, Ignored("DELETE_SUBJECT")),
         ({"keytype": "CLEAR_SUBJECT", "subject": "s"}, {"subject": "s"}, SubjectCleared("s")),
         ({"keytype": "NOOP"}, None, Ignored("NOOP")),
@@ -141,6 +149,11 @@ def test_every_key_type(key: object, value: object, event: Event) -> None:
         (
             KARAPACE[0],
             b'{"id":1,"schema":"x","references":{"a":1}}',
+            "references is no list of objects",
+        ),
+        (
+            KARAPACE[0],
+            b'{"id":1,"schema":"x","references":[1]}',
             "references is no list of objects",
         ),
         (KARAPACE[0], b'{"id":1,"schema":"x","references":[{}]}', "name is missing"),
