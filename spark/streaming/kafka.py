@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import starmap
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar, cast
 
 from confluent_kafka import (
@@ -31,6 +32,7 @@ from keyway.kafka.topics import answered, described
 from spark.streaming.core.survey import UNKNOWN_EPOCH, UNREADABLE, Position, Tail, Topic
 from spark.streaming.limits import (
     ANSWER_S,
+    COORDINATOR_LOOK_S,
     LEADERS_MS,
     OFFSETS_AT_ONCE,
     PARTITIONS_SCANNED_AT_ONCE,
@@ -260,10 +262,9 @@ class KafkaSide:
             return {}
         with self.consumer(group) as consumer:
             found = {}
+            ask = partial(consumer.committed, timeout=ANSWER_S)
             for part in parted(wanted, POSITIONS_AT_ONCE):
-                for committed in consumer.committed(part, ANSWER_S):
-                    if committed.error is not None:
-                        raise KafkaException(committed.error)
+                for committed in _by_coordinator(ask, part):
                     if committed.offset >= 0:
                         found[committed.topic, committed.partition] = position_of(committed)
             return found
@@ -285,10 +286,12 @@ class KafkaSide:
             raise KafkaException(KafkaError(KafkaError._STATE, told))
         places = starmap(committing, positions.items())
         with self.consumer(group) as consumer:
+
+            def commit(part: list[TopicPartition]) -> list[TopicPartition]:
+                return consumer.commit(offsets=part, asynchronous=False)
+
             for part in parted(places, POSITIONS_AT_ONCE):
-                for done in consumer.commit(offsets=part, asynchronous=False):
-                    if done.error is not None:
-                        raise KafkaException(done.error)
+                _by_coordinator(commit, part)
 
     @contextmanager
     def consumer(self, group: str, **settings: object) -> Iterator[Consumer]:
@@ -312,6 +315,28 @@ def committing(place: Partition, position: Position) -> TopicPartition:
 
 def position_of(committed: TopicPartition) -> Position:
     return Position.of(committed.offset, committed.metadata, committed.leader_epoch)
+
+
+def _by_coordinator(
+    ask: Callable[[list[TopicPartition]], list[TopicPartition]], places: list[TopicPartition]
+) -> list[TopicPartition]:
+    """The answer about positions. A broker that has just become the group's coordinator, as on a
+    new cluster or after a restart, says for a moment that it is none. librdkafka tells its caller,
+    and has looked for the coordinator when it is asked again.
+    """
+    end_s = monotonic() + ANSWER_S
+    while True:
+        try:
+            found = ask(places)
+            for place in found:
+                if place.error is not None:
+                    raise KafkaException(place.error)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR or monotonic() > end_s:
+                raise
+            sleep(COORDINATOR_LOOK_S)
+        else:
+            return found
 
 
 def _unlike(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from spark.streaming.core.limits import TRANSACTION_BYTES_MAX
 
 ANSWER_S = 30.0  # for one request to a cluster, retries of the client included
+COORDINATOR_LOOK_S = 0.2  # from one question to a coordinator that is none yet to the next
 PROBE_S = 5.0  # to find out whether a cluster answers at all
 # Kafka's largest request. Records are refused by the topic's own max.message.bytes.
 RECORD_BYTES_MAX = 100 * 1024 * 1024

@@ -62,6 +62,43 @@ def test_positions_of_a_thousand_topics_are_set(monkeypatch: pytest.MonkeyPatch)
     assert coordinator.taken == dict.fromkeys(places, 7)
 
 
+class NotYet(Committing):
+    """A broker that is no coordinator yet when it is asked for the first and the second time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def commit(self, offsets: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        self.taken |= {(offset.topic, offset.partition): offset.offset for offset in offsets}
+        return self.committed(offsets)
+
+    def committed(self, places: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        self.asked += 1
+        if self.asked <= 2:
+            raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+        return [TopicPartition(place.topic, place.partition, 7) for place in places]
+
+
+def test_a_coordinator_that_was_just_made_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands failed on a new cluster, and a link on one that was restarted waited a second."""
+    coordinator = NotYet()
+
+    @contextmanager
+    def consumer(_: KafkaSide, __: str) -> Iterator[Committing]:
+        yield coordinator
+
+    monkeypatch.setattr(KafkaSide, "consumer", consumer)
+    monkeypatch.setattr("spark.streaming.kafka.sleep", lambda _: None)
+    side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
+    places = [("t", 0), ("t", 1)]
+    assert side.positions("link", places) == dict.fromkeys(places, Position(7, ""))
+    coordinator.asked = 0
+    side.set_positions("link", {place: Position(8, "id") for place in places})
+    assert coordinator.taken == dict.fromkeys(places, 8)
+    assert coordinator.asked == 3
+
+
 class Leaders:
     """A consumer that knows as many partitions as there were when it was made, as librdkafka does;
     it looks each partition of a question up in the list of all.
