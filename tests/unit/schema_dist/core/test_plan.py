@@ -120,6 +120,15 @@ def test_what_is_there_already_is_adopted() -> None:
     assert (plan.writes, plan.in_sync) == (0, 1)
 
 
+def test_what_somebody_made_the_wanted_one_is_adopted_anew() -> None:
+    before, now = version("a", 1, text='"int"'), version("a", 1)
+    plan = planned(holding(now), holding(now), ours(before))
+    assert plan.adopted == (
+        VersionEntry(now.place, (now.id, fingerprint(now.schema)), now.subject),
+    )
+    assert plan.writes == 0
+
+
 def test_what_both_have_no_more_leaves_the_ledger() -> None:
     kept, gone = version("b", 1), version("a", 2)
     plan = planned(holding(kept), holding(kept), ours(kept, gone))
@@ -148,6 +157,15 @@ def test_soft_deletes_of_users_before_what_they_refer_to() -> None:
         [Register(gone_a)],
         [SoftDelete(gone_a)],
         [SoftDelete(gone_b)],
+    ]
+
+
+def test_what_a_live_version_refers_to_is_soft_deleted_behind_it() -> None:
+    user, gone = version("a", 1, refers_to="b"), version("b", 2, deleted=True)
+    assert waves(planned(holding(user, gone), Contents())) == [
+        [Register(gone)],
+        [Register(user)],
+        [SoftDelete(gone)],
     ]
 
 

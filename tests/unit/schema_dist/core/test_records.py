@@ -63,6 +63,9 @@ def test_the_keys_we_write_are_the_keys_they_write() -> None:
         b'{"keytype":"CONFIG","subject":null,"magic":0}',
         None,
     )
+    assert (
+        mode_record("größe", None)[0] == '{"keytype":"MODE","subject":"größe","magic":0}'.encode()
+    )
     assert mode_record("s", "IMPORT") == (
         b'{"keytype":"MODE","subject":"s","magic":0}',
         b'{"mode":"IMPORT"}',
