@@ -175,6 +175,8 @@ def _struct(reader: Reader, plan: Plan) -> Message:
             _column(reader, op, message)
     for name, value in plan.constants:
         message[name] = value
+    for name, struct in plan.copied:
+        message[name] = struct.copy()
     for field in plan.fresh:
         message[field.name] = field.default_value()
     if plan.flexible:

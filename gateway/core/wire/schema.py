@@ -166,6 +166,7 @@ class Plan:
         self.ops: list[Op] = []  # in wire order, without the tagged ones
         self.tagged: list[Op] = []  # by tag
         self.constants: list[tuple[str, object]] = []  # not on the wire, or tagged: their defaults
+        self.copied: list[tuple[str, dict[str, object]]] = []  # ... structs of plain values
         self.fresh: list[Field] = []  # ... those whose default must be made anew each time
         self.size_min: i64 = 1 if flexible else 0
 
@@ -221,12 +222,19 @@ def _compile(fields: list[Field], version: int, *, flexible: bool) -> Plan:
                 continue
             assert flexible, f"{field.name} is tagged in a version that is not flexible"
             plan.tagged.append(op)
-        if field.default != "null" and (field.kind in _LISTS or field.kind == STRUCT):
-            plan.fresh.append(field)
-        else:
+        if field.default == "null" or not _is_compound(field):
             plan.constants.append((field.name, field.default_value()))
+        elif field.kind == STRUCT and not any(_is_compound(one) for one in field.fields):
+            values = {one.name: one.default_value() for one in field.fields}
+            plan.copied.append((field.name, values))
+        else:
+            plan.fresh.append(field)
     plan.tagged.sort(key=_tag)
     return plan
+
+
+def _is_compound(field: Field) -> bool:
+    return field.kind in _LISTS or field.kind == STRUCT
 
 
 def _tag(op: Op) -> int:

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.core.wire import schema as s
 from gateway.core.wire.apis import APIS
+from gateway.core.wire.decode import decode
 from gateway.core.wire.errors import ErrorCode, UnsupportedVersion
 from gateway.core.wire.schema import Field, Schema, Versions, parse_tables, parse_versions
 
@@ -113,3 +114,19 @@ def test_every_plan_of_every_table_can_be_made(key: int) -> None:
                 assert field.versions.first >= api.flexible_from
             if field.kind >= s.ACK_BATCHES:  # decode.py reads columns in flexible form only.
                 assert api.flexible_from == 0
+
+
+def test_a_message_that_was_decoded_shares_no_default_with_the_next_one() -> None:
+    """A rewriting changes a message in its place."""
+    table = parse_tables("""\
+Thing response
+  Leader {} 1+ #0
+    Id i32 =-1
+    Epoch i32
+""")
+    plan = Schema("Thing response", Versions(0, 3), 1, table["Thing response"]).plan(1)
+    first, second = decode(plan, b"\0", 0), decode(plan, b"\0", 0)
+    assert first == second == {"Leader": {"Id": -1, "Epoch": 0}}
+    first["Leader"]["Id"] = 7
+    assert second["Leader"]["Id"] == -1
+    assert decode(plan, b"\0", 0)["Leader"]["Id"] == -1
