@@ -254,7 +254,10 @@ class _ShareFetch:
         }
 
     def _part(self, key: PartitionKey) -> _Part:
-        return self.parts.setdefault(key, _Part())
+        part = self.parts.get(key)
+        if part is None:
+            part = self.parts[key] = _Part()
+        return part
 
     async def _locate_all(self, batches: Iterable[PartitionKey]) -> None:
         """The windows to deliver from. The other partitions become errors: the client may not read
