@@ -12,6 +12,9 @@ CACHE_BYTES_MAX = 96 * 1024 * 1024
 # those that come while that one is out.
 FETCH_LANES = 4
 
+# Answers about quiet partitions that are looked at in one turn of the event loop.
+TURN_ANSWERS = 500
+
 # A topic that stays unknown this long was deleted; a new one takes Kafka well under a second to
 # show everywhere.
 UNKNOWN_TOPIC_MS = 5_000

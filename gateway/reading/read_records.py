@@ -5,7 +5,7 @@ left it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.core.cluster.busiest_topics import BusiestTopics
 from gateway.core.limits import LONG_STEP_BYTES
@@ -26,8 +26,7 @@ NO_BYTES_MAX = 2**63 - 1
 MEAN_RECORD_BYTES = 1_024  # a guess until a partition was read
 
 
-@dataclass(frozen=True, slots=True)
-class LogBounds:
+class LogBounds(NamedTuple):
     """The bounds of a log as the last fetch said; -1: not known. `end`: behind the last record that
     consumers may see.
     """
@@ -101,9 +100,7 @@ class ReadRecords:
         before, unless they are one long batch. Raises CorruptBatch.
         """
         source = place.source
-        committed = source.isolation == READ_COMMITTED
-        log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
-        self.bounds[source] = LogBounds(answer["LogStartOffset"], log_end)
+        self.note_bounds(source, answer)
         size = len(answer["Records"] or b"")
         self.counts.fetched_bytes += size
         self.read_by_topic.count(source.tp.topic, size)
@@ -111,6 +108,11 @@ class ReadRecords:
         async with self._long_scans.scanned(scan.step, lambda: scan.long_next):
             answer["Records"] = None
             return await self._add(place, scan.batches, answer)
+
+    def note_bounds(self, source: Source, answer: Message) -> None:
+        committed = source.isolation == READ_COMMITTED
+        log_end = answer["LastStableOffset"] if committed else answer["HighWatermark"]
+        self.bounds[source] = LogBounds(answer["LogStartOffset"], log_end)
 
     async def _add(
         self, place: FetchPosition, batches: list[Batch], answer: Message

@@ -19,6 +19,7 @@ from gateway.core.cluster.topology import TopicPartition, Topology
 from gateway.core.limits import RETRY_BASE_MS
 from gateway.core.reading.cache import Source, epoch_max_of
 from gateway.core.reading.fetch_messages import (
+    brings_nothing,
     divergence,
     end_of_first,
     shortest_first,
@@ -40,6 +41,7 @@ from gateway.reading.limits import (
     CACHE_BYTES_MAX,
     FETCH_LANES,
     LEADER_LAGS_MS_MAX,
+    TURN_ANSWERS,
     UNKNOWN_TOPIC_MS,
 )
 from gateway.reading.read_records import LogBounds, ReadRecords
@@ -230,8 +232,15 @@ class Reader:
             for place in fetch.places:
                 self._failed(place, code, str(error))
             return
-        for place in shortest_first(fetch.places, answers):
-            await self._fetched(place, answers[place.source.tp])
+        for at, place in enumerate(shortest_first(fetch.places, answers), 1):
+            answer = answers[place.source.tp]
+            if brings_nothing(answer):
+                self.records.note_bounds(place.source, answer)
+                self._moved_on(place, place.position, -1)
+                if at % TURN_ANSWERS:
+                    continue
+            else:
+                await self._fetched(place, answer)
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 
     async def _asked_for_more(self) -> None:

@@ -75,6 +75,13 @@ def divergence(answer: Message) -> tuple[int, int] | None:
     return None if not said or said["EndOffset"] < 0 else (said["EndOffset"], said["Epoch"])
 
 
+def brings_nothing(answer: Message) -> bool:
+    """No records, and no error: as most answers about quiet partitions."""
+    if answer["ErrorCode"] or answer["Records"]:
+        return False
+    return divergence(answer) is None
+
+
 def shortest_first(
     places: Iterable[FetchPosition], answers: Mapping[TopicPartition, Message]
 ) -> list[FetchPosition]:

@@ -11,7 +11,12 @@ from gateway.core.cluster.topology import TopicPartition
 from gateway.core.limits import FETCH_PARTITION_BYTES_MAX, LONG_STEP_RECORDS, SCAN_BYTES_MAX
 from gateway.core.reading import fetch_messages
 from gateway.core.reading.cache import Source
-from gateway.core.reading.fetch_messages import Damages, end_of_first, shortest_first
+from gateway.core.reading.fetch_messages import (
+    Damages,
+    brings_nothing,
+    end_of_first,
+    shortest_first,
+)
 from gateway.core.reading.fetching import FetchPosition
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
@@ -176,3 +181,22 @@ def test_a_fault_in_a_later_step_is_noted() -> None:
         found.step()
     with pytest.raises(CorruptBatch, match="cut off"):
         damages.undamaged(PLACE, data)
+
+
+QUIET: Message = {"ErrorCode": 0, "Records": None, "DivergingEpoch": {"Epoch": -1, "EndOffset": -1}}
+
+
+@pytest.mark.parametrize(
+    ("said", "nothing"),
+    [
+        ({}, True),
+        ({"Records": b""}, True),
+        ({"Records": batch(4)}, False),
+        ({"ErrorCode": int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}, False),
+        ({"DivergingEpoch": {"Epoch": 3, "EndOffset": 9}}, False),
+    ],
+)
+def test_an_answer_without_records_error_or_divergence_brings_nothing(
+    said: Message, nothing: bool
+) -> None:
+    assert brings_nothing({**QUIET, **said}) is nothing
