@@ -85,7 +85,7 @@ class RedisStore:
     `healthy`: did the last call reach a Redis that did its work? False before the first.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S, prefix: str = PREFIX) -> None:
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Raises ValueError for a URL that is none (without showing it: it may hold a password)."""
         self._address = read_address(url)
         pool = self._address.pool(
@@ -103,7 +103,6 @@ class RedisStore:
         self._line_to: tuple[str, int] | None = None  # the server, if Sentinels have named it
         self._opening = asyncio.Lock()
         self._timeout_s = timeout_s
-        self._prefix = prefix
         self._sha = ""  # known once the script is loaded
         self._claims = Claims(self._name)
         self._deleted: dict[WindowKey, Fence] = {}  # until when; the latest last
@@ -203,7 +202,7 @@ class RedisStore:
     async def _indexed(self, group: str) -> list[WindowKey]:
         """O(windows of the group): anybody may ask for any name."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.get(self._prefix + "indexed")
+        pipeline.get(PREFIX + "indexed")
         pipeline.smembers(self._index(group))
         complete, members = await pipeline.execute()
         if complete is None:
@@ -219,12 +218,12 @@ class RedisStore:
         pipeline = self._redis.pipeline(transaction=False)
         for group, found in members.items():
             pipeline.sadd(self._index(group), *found)
-        pipeline.set(self._prefix + "indexed", 1)
+        pipeline.set(PREFIX + "indexed", 1)
         await pipeline.execute()
 
     async def _scanned(self) -> list[WindowKey]:
         """All windows in Redis, in order: scans the whole Redis."""
-        start = self._prefix + "{"
+        start = PREFIX + "{"
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
         found: set[WindowKey] = set()
         async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
@@ -234,7 +233,7 @@ class RedisStore:
         return sorted(found)
 
     def _index(self, group: str) -> str:
-        return f"{self._prefix}index:{quote(group, safe='')}"
+        return f"{PREFIX}index:{quote(group, safe='')}"
 
     async def ping(self) -> None:
         """Raises StoreError."""
@@ -350,7 +349,7 @@ class RedisStore:
             return claim.name
         # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.
         group = quote(key.group, safe="")
-        return f"{self._prefix}{{{group}|{key.topic_id}|{key.partition}}}".encode()
+        return f"{PREFIX}{{{group}|{key.topic_id}|{key.partition}}}".encode()
 
 
 def _in_index(key: WindowKey) -> str:

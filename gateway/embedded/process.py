@@ -133,7 +133,7 @@ def free_ports(count: int = 1) -> int:
     )
 
 
-def require_free(port: int, what: str, how_to_change: str, host: str = "127.0.0.1") -> None:
+def require_free(port: int, what: str, how_to_change: str) -> None:
     """Raises SetupError naming `what` if `port` is taken."""
-    if not port_is_free(port, host):
+    if not port_is_free(port):
         raise SetupError(f"port {port} ({what}) is taken: stop its program, or {how_to_change}")

@@ -42,7 +42,6 @@ class ClientLimits:
     """The limits of all connections of a node."""
 
     accounts: Accounts
-    refused_connections: int = 0
     _undecided: dict[str, set[int]] = field(default_factory=dict)  # connections, by address
 
     @classmethod
@@ -94,7 +93,6 @@ class ClientLimits:
 
     def _refuse(self, account: Account, limit: int, who: Who) -> None:
         account.refused += 1
-        self.refused_connections += 1
         if not account.refusing:
             account.refusing = True
             log.warning(

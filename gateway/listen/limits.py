@@ -48,7 +48,6 @@ DESCRIPTORS_PER_CLIENT = 2  # its socket and the one upstream
 REST_CONNECTIONS_MAX = 96
 # For listeners, Redis, the node's own upstream connections, files, and for REST, which has to tell.
 DESCRIPTORS_RESERVED = 160 + REST_CONNECTIONS_MAX
-ACCEPT_AGAIN_S = 0.1  # after a connection that could not be accepted
 ADMIT_AGAIN_SHARE = 0.95  # of the clients there may be: fewer end an episode of refusals
 
 # Requests that the gateway answers, from their first byte until they are answered. A request is

@@ -26,5 +26,3 @@ GONE_SHOWN_MS = 3_600_000
 
 # Topics that a node tells the others of in one script, of some microseconds each.
 TOPICS_TOLD_AT_ONCE = 500
-
-NODE_ID_CHARS_MAX = 64

@@ -121,16 +121,14 @@ class Asked:
         except (ValueError, RecursionError):
             raise ViewError(422, 42201, "the request is no JSON") from None
 
-    async def here_or_at_primary(
-        self, find: Callable[[], Json], body: Json = None
-    ) -> Json | Passed:
+    async def here_or_at_primary(self, find: Callable[[], Json]) -> Json | Passed:
         """The answer of `find`, or else the primary's: a registered schema may not have arrived
         here yet. Raises ViewError.
         """
         try:
             return find()
         except ViewError as error:
-            return await self.at_primary(error, body)
+            return await self.at_primary(error)
 
     async def at_primary(self, error: ViewError, body: Json = None) -> Passed:
         """The primary's answer where the view's own would be `error`."""

@@ -64,10 +64,6 @@ def exit_of(links: Collection[Json]) -> Exit:
     return Exit(int(stopped or not states <= {"running", "starting"}))
 
 
-def links_of(config: ClustersConfig) -> list[Json]:
-    return Links(config).look()
-
-
 class Source:
     """A cluster whose records links copy."""
 

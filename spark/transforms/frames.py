@@ -12,8 +12,7 @@ Inside a link, between read and write:
 gives back every row, in its order, with its target in the column `destination`: the topic of a
 route, the quarantine topic, null for "filtered out", else the old value. The writer can so move
 its position past a filtered record and count it; topic, partition and offset are the source's, and
-names of topics are translated behind the transforms. `transformed(frame, plan)` writes into `topic`
-and leaves filtered rows out, for a batch job of one's own.
+names of topics are translated behind the transforms.
 
 Quarantined records have their key, value, timestamp and headers as they came, and two more headers:
 `keyway-quarantine-reason` (text) and `keyway-quarantine-origin` (JSON: topic, partition, offset,
@@ -26,7 +25,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import col
 from pyspark.sql.types import StructField, StructType
 
 from spark.transforms.core.engine import Engine, Outcome
@@ -41,11 +39,6 @@ REASON_HEADER = "keyway-quarantine-reason"
 ORIGIN_HEADER = "keyway-quarantine-origin"
 REASON_CHARACTERS_MAX = 1_000  # a header travels with every fetch of the quarantine topic
 NEEDED = ("topic", "key", "value", "headers")
-
-
-def transformed(frame: DataFrame, plan: Plan) -> DataFrame:
-    """Raises ValueError if a column is missing."""
-    return marked(frame, plan).where(col("topic").isNotNull())
 
 
 def marked(frame: DataFrame, plan: Plan, *, destination: str = "topic") -> DataFrame:

@@ -148,7 +148,7 @@ def connection(corpus: Sequence[Exchange], random: Random) -> None:
         hostile.step()
         assert forwarded(play(sound, exchange)) == wanted
     hostile.end()
-    assert sound.idle == alone.idle
+    assert sound.answered_all == alone.answered_all
 
 
 def conversation(corpus: Sequence[Exchange], random: Random) -> list[Exchange]:

@@ -108,8 +108,10 @@ def test_cuts_change_nothing(
     whole_got = whole.from_upstream(responses)
     cut_got = [e for data in chunks(responses, response_cuts) for e in cut.from_upstream(data)]
     assert joined(whole_got) == joined(cut_got)
-    assert whole.idle
-    assert cut.idle
+    assert whole.answered_all
+    assert not whole.mid_request
+    assert cut.answered_all
+    assert not cut.mid_request
     assert b"upstream.internal" not in to_client(whole_got)
 
 
@@ -135,7 +137,8 @@ def test_answers_come_in_the_order_of_the_requests(
     assert to_upstream(effects) == ask_first + ask_last
     for piece in chunks(answer_last, response_cuts):
         effects += session.from_upstream(piece)
-    assert session.idle
+    assert session.answered_all
+    assert not session.mid_request
     answered = [number for number, (*_, got) in enumerate(before) if got is not None]
     answered_last = [number for number, (*_, got) in enumerate(after) if got is not None]
     assert correlations(effects) == [*answered, 77, *answered_last]

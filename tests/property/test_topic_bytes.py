@@ -119,7 +119,8 @@ def test_fetched_bytes_are_those_of_the_decoded_responses(
     stream = b"".join(frame for _, frame, _ in answers)
     for piece in chunks(stream, cuts):
         state.from_upstream(piece)
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
     produced, fetched = counts.topics.take()
     assert dict(fetched) == sum((sizes for *_, sizes in answers), Counter())
     assert not produced
@@ -162,6 +163,7 @@ def test_a_damaged_response_without_endpoints_passes_as_it_came(
         effect for piece in chunks(bytes(damaged), cuts) for effect in state.from_upstream(piece)
     ]
     assert to_client(effects) == bytes(damaged)
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
     _, fetched = counts.topics.take()
     assert sum(size for _, size in fetched) <= len(damaged)

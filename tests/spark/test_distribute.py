@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.copies import COPY_HEADER
 from keyway.clusters.core.trust import Seals
-from spark.links.show import links_of
+from spark.links.show import Links
 from spark.session import SETTINGS
 from spark.streaming.kafka import KafkaSide
 from tests.rig.kafka import create_topic, delete_topic
@@ -82,7 +82,7 @@ def test_a_record_keeps_everything(spark: SparkSession, pair: Clusters) -> None:
 
 
 def topics_of(config: ClustersConfig, link: str) -> dict[str, Any]:
-    (found,) = (row for row in links_of(config) if row["link"] == link)
+    (found,) = (row for row in Links(config).look() if row["link"] == link)
     return dict(found["topics"])
 
 

@@ -22,7 +22,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from gateway.embedded.process import free_ports, kill_child, start_child, stop_child
 from keyway.clusters.config import ClustersConfig, load
-from spark.links.show import links_of
+from spark.links.show import Links
 from tests.rig.gateway_process import REPOSITORY
 from tests.rig.kafka import create_topic
 from tests.rig.patience import wait_until
@@ -179,7 +179,7 @@ def strike(victim: str, run: Run, pair: Clusters) -> None:
 
 def position(config: ClustersConfig) -> int:
     """How many records the link has accounted for, as any node can see."""
-    (link,) = (row for row in links_of(config) if row["link"] == "c1-level-1")
+    (link,) = (row for row in Links(config).look() if row["link"] == "c1-level-1")
     rows = link["topics"].get("load", {}).get("partitions", {}).values()
     return sum(max(0, int(row["position"])) for row in rows)
 

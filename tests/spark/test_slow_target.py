@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gateway.cli.main import app
 from keyway.clusters.config import ClustersConfig
-from spark.links.show import links_of
+from spark.links.show import Links
 from spark.streaming.kafka import KafkaSide
 from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.kafka import create_topic
@@ -62,7 +62,7 @@ def copied(config: ClustersConfig, target: str) -> int:
 
 def lag(config: ClustersConfig) -> int:
     """As the link says itself; 0 before it says anything."""
-    (found,) = (row for row in links_of(config) if row["link"] == "c1-level-2")
+    (found,) = (row for row in Links(config).look() if row["link"] == "c1-level-2")
     rows = found["topics"].get(TOPIC, {}).get("partitions", {})
     return sum(row["lag_records"] for row in rows.values())
 

@@ -29,7 +29,7 @@ from spark.transforms.core.steps import (
     TimeFormat,
     Timestamp,
 )
-from spark.transforms.frames import transformed
+from spark.transforms.frames import marked
 from spark.transforms.registry import Registry, RegistryError, registry_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
@@ -144,7 +144,7 @@ def test_new_schemas_are_registered_for_the_topic_of_each_record(
         "key binary, value binary, topic string, headers array<struct<key:string,value:binary>>"
     )
     frame = spark.createDataFrame([(None, value, topic, None) for value in values], columns)
-    rows = transformed(frame, plan(registry, *steps)).collect()
+    rows = marked(frame, plan(registry, *steps)).collect()
     assert sorted(row["topic"] for row in rows) == sorted([others, united, united])
     for row in rows:
         assert deserialized(client, row["topic"], bytes(row["value"])) == {

@@ -69,11 +69,6 @@ class ConnectionState:
         return self._requests.mid_frame
 
     @property
-    def idle(self) -> bool:
-        """Whether every request was answered."""
-        return not self._calls and self._requests.idle
-
-    @property
     def account(self) -> Account | None:
         """The account whose limits hold for the requests from now on; None: no limits."""
         return self._requests.account
@@ -129,7 +124,7 @@ class ConnectionState:
 
     @property
     def answered_all(self) -> bool:
-        """As `idle`, but a request that has not begun does not count."""
+        """Whether every request that has begun was answered."""
         return not self._calls and self._requests.answered_all
 
     @property

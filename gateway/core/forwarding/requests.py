@@ -150,11 +150,6 @@ class Requests:
         return self._answering_bytes > 0 and self._answering_api == PRODUCE
 
     @property
-    def idle(self) -> bool:
-        local = self._parked is not None or self._answering_bytes > 0
-        return not (local or self.mid_frame or self._waiting or self._injections)
-
-    @property
     def answered_all(self) -> bool:
         """Whether no request is with a handler, waits for one, or is partly upstream."""
         return self._parked is None and not self._answering_bytes and not self._left

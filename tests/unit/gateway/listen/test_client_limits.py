@@ -36,7 +36,9 @@ def test_strangers_of_one_address_are_few() -> None:
         admitted = [comes(limits, number, of("a")) for number in range(3 * MANY)]
     assert admitted == [True] * MANY + [False] * 2 * MANY
     assert [line["event"] for line in logs] == ["connections_refused"]
-    assert limits.refused_connections == 2 * MANY
+    account = limits.accounts.of_address(of("a"), 0)
+    assert account is not None
+    assert account.refused == 2 * MANY
     assert comes(limits, 1_000, of("b")), "another address has its own"
 
 

@@ -44,7 +44,7 @@ def test_a_request_passes_before_it_is_complete() -> None:
     asked = request(ApiKey.CREATE_TOPICS, message={"Topics": [{"Name": "t" * 5_000}]})
     first = state.from_client(asked[:40])
     assert to_upstream(first) == asked[:40]
-    assert not state.idle
+    assert state.mid_request
     assert to_upstream(state.from_client(asked[40:])) == asked[40:]
 
 
@@ -57,7 +57,8 @@ def test_a_large_response_passes_before_it_is_complete() -> None:
     )
     assert to_client(state.from_upstream(answer[:100_000])) == answer[:100_000]
     assert to_client(state.from_upstream(answer[100_000:])) == answer[100_000:]
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
 
 
 def test_pipelined_requests_pass_at_once_and_are_counted() -> None:
@@ -107,7 +108,8 @@ def test_an_injected_request_waits_for_the_frame_boundary_and_stays_hidden() -> 
     answer = response(ApiKey.LIST_OFFSETS, correlation_id=7)
     hidden = response(ApiKey.METADATA, correlation_id=900)
     assert state.from_upstream(answer + hidden) == [ToClient(answer), Answered(900, hidden[4:])]
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
 
 
 def test_a_handler_may_ask_upstream_while_its_request_is_open() -> None:
@@ -152,7 +154,8 @@ def test_produce_with_acks_zero_behind_a_long_head() -> None:
     for start in range(0, len(asked), 4_096):
         state.from_client(asked[start : start + 4_096])
     assert state.calls_open == 0
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
 
 
 def test_produce_versions_that_kafka_dropped_pass() -> None:
@@ -297,7 +300,8 @@ def test_a_client_that_never_reads_its_answers_is_not_read_on() -> None:
     for n in range(2_000):
         passed += to_upstream(state.from_upstream(response(ApiKey.HEARTBEAT, correlation_id=n)))
     assert passed == many
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
 
 
 # ---------------------------------------------------------------------------------- DescribeConfigs
@@ -322,7 +326,8 @@ def test_configs_of_topics_pass_as_they_come(version: int) -> None:
     answer = response(ApiKey.DESCRIBE_CONFIGS, version, correlation_id=9)
     assert to_client(state.from_upstream(answer[:11])) == answer[:11]
     assert to_client(state.from_upstream(answer[11:])) == answer[11:]
-    assert state.idle
+    assert state.answered_all
+    assert not state.mid_request
 
 
 @pytest.mark.parametrize("kinds", [(BROKER_RESOURCE,), (TOPIC_RESOURCE, BROKER_RESOURCE)])
