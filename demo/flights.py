@@ -54,21 +54,29 @@ def read_flights(*, flights_max: int | None = None) -> list[Flight]:
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-        flights = _flights(next(rows), rows)
+        names = next(rows)
+        hour, minute = names.index("time_hour"), names.index("minute")
+
+        def departure(row: Sequence[str]) -> tuple[str, int]:
+            return row[hour], int(row[minute])
+
         if flights_max is None:
-            return sorted(flights, key=attrgetter("departure"))
-        return nsmallest(flights_max, flights, key=attrgetter("departure"))
+            return sorted(_flights(names, rows, departure), key=attrgetter("departure"))
+        return list(_flights(names, nsmallest(flights_max, rows, key=departure), departure))
 
 
-def _flights(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[Flight]:
+def _flights(
+    names: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    departure: Callable[[Sequence[str]], tuple[str, int]],
+) -> Iterator[Flight]:
     """A value is put together from the JSON of its fields, few of which differ."""
     texts = [_json_text if name in TEXTS else _json_number for name in names]
     frame = "{" + ", ".join(f"{json.dumps(name)}: %s" for name in names) + "}"
-    hour, minute = names.index("time_hour"), names.index("minute")
     carrier, tail = names.index("carrier"), names.index("tailnum")
     for row in rows:
         yield Flight(
-            departure=(row[hour], int(row[minute])),
+            departure=departure(row),
             carrier=row[carrier],
             key=None if row[tail] in MISSING else row[tail].encode(),
             value=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def commands(target: str, stamps: Path, *words: str) -> str:
-    """What would be run."""
+    """What would be run. (To look for Python and for the modules to compile takes a second.)"""
+    words = (f"PYTHON={sys.executable}", "HOT=", *words)
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     made = subprocess.run(
         ["make", "-n", target, f"STAMPS={stamps}", *words],

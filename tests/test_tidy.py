@@ -58,7 +58,9 @@ def opens_with_text(path: Path) -> bool:
 
 def long_functions(text: str) -> list[tuple[str, int]]:
     """(name, lines) of functions above the limit, decorators and docstring not counted."""
-    found = []
+    found: list[tuple[str, int]] = []
+    if text.count("\n") <= FUNCTION_LINES_MAX:
+        return found
     for node in statements(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
@@ -94,7 +96,8 @@ def unreasoned(text: str) -> list[str]:
     """Classes with many methods, and "file" if it is long, without a reason beside them."""
     lines = text.splitlines()
     found = []
-    for node in ast.parse(text).body:
+    many = text.count("    def ") + text.count("    async def ") > CLASS_METHODS_REASONED
+    for node in ast.parse(text).body if many else ():
         if isinstance(node, ast.ClassDef):
             methods = [
                 statement

@@ -16,7 +16,7 @@ from tests.sim.faults import Faults, draw
 from tests.sim.world import run
 
 CHUNK = 25
-SEEDS, DEEP_SEEDS = range(100), range(100, 250)  # make sim hunts on
+SEEDS, DEEP_SEEDS = range(50), range(50, 250)  # make sim hunts on
 FIRST_ONES = (
     *SEEDS[::CHUNK],
     *(pytest.param(first, marks=pytest.mark.deep) for first in DEEP_SEEDS[::CHUNK]),

@@ -214,6 +214,7 @@ def test_names_that_no_topic_can_have_are_passed_over(
     member.close()
 
 
+@pytest.mark.deep  # half a minute; test_the_view_is_refreshed_at_intervals
 def test_a_partition_added_while_running(
     front: str, kafka: KafkaCluster, topic: Topic, share_group: Group, librdkafka_host: ShareHost
 ) -> None:

@@ -110,7 +110,7 @@ async def until(done: Callable[[], bool], within_s: float = 30.0) -> None:
 @pytest.mark.parametrize("text", [INGRESS, NO_ROUTE], ids=["ingress", "no route"])
 def test_a_404_of_somebody_else_takes_nothing_away(text: tuple[int, bytes], *, lists: bool) -> None:
     """For a while every question about live versions is answered by an ingress."""
-    world = World(40, lists=lists)
+    world = World(8, lists=lists)
 
     async def scenario() -> None:
         for fault in (
@@ -121,10 +121,10 @@ def test_a_404_of_somebody_else_takes_nothing_away(text: tuple[int, bytes], *, l
         ):
             world.source.fault = fault
             await asyncio.sleep(120)
-            assert world.live() == 40
+            assert world.live() == 8
             world.source.fault = lambda _path, _query: None
             await asyncio.sleep(70)
-            assert world.live() == 40
+            assert world.live() == 8
 
     run(world.follow(scenario))
 

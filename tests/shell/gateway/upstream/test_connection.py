@@ -338,6 +338,23 @@ def test_refreshes_are_coalesced_and_callbacks_hear_of_changes_only() -> None:
     asyncio.run(work())
 
 
+def test_the_view_is_refreshed_at_intervals() -> None:
+    async def work() -> None:
+        async with (
+            one_broker().running() as broker,
+            Upstream(settings(broker.port, refresh_interval_ms=10)) as upstream,
+            asyncio.timeout(patient_s(20)),
+            asyncio.TaskGroup() as tasks,
+        ):
+            await upstream.start()
+            running = tasks.create_task(upstream.run())
+            while len(broker.versions_asked(ApiKey.METADATA)) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            running.cancel()
+
+    asyncio.run(work())
+
+
 def test_a_failed_refresh_fails_all_who_wait_for_it(free_port: int) -> None:
     async def work() -> None:
         async with Upstream(settings(free_port)) as upstream:
