@@ -16,7 +16,9 @@ from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.share_members import ShareHost
 from tests.rig.gateway_process import DIRECT, GatewayProcess
 from tests.rig.groups import DEAD_LETTERS, GROUPS
+from tests.rig.identified_node import Guarded, guarded_kafka
 from tests.rig.kafka import QUICK_TURNS, create_topic, set_group_config
+from tests.rig.secure_kafka import SecureKafka, secure_kafka
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +26,18 @@ def plain_kafka() -> Iterator[KafkaCluster]:
     """A broker without share groups of its own, which tests may restart."""
     with KafkaCluster(1, share_groups=False, properties=QUICK_TURNS) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as secure:
+        yield secure
+
+
+@pytest.fixture(scope="session")
+def guarded_broker() -> Iterator[Guarded]:
+    with guarded_kafka() as guarded:
+        yield guarded
 
 
 @pytest.fixture(scope="session")

@@ -192,8 +192,11 @@ def add_users(bootstrap_servers: str, passwords: Mapping[str, str]) -> None:
         admin.alter_user_scram_credentials([made])[user].result(ANSWER_S_MAX)
 
 
+Guarded = tuple[KafkaCluster, str]
+
+
 @contextmanager
-def guarded_kafka() -> Iterator[tuple[KafkaCluster, str]]:
+def guarded_kafka() -> Iterator[Guarded]:
     """A broker with an authorizer, and the address of its listener with SASL. Clients of the test
     itself use the plain one, and may do everything.
     """
@@ -254,7 +257,9 @@ def sasl_listener(users: Path, rules: Path, keys: Path, **authentication: Any) -
 
 
 @contextmanager
-def identified_node(directory: Path, **authentication: Any) -> Iterator[IdentifiedNode]:
+def identified_node(
+    directory: Path, kafka: Guarded, **authentication: Any
+) -> Iterator[IdentifiedNode]:
     """`authentication`: options of the listener with SASL beside the usual ones."""
     authority = Authority(directory / "authority")
     own = authority.issue("gateway")
@@ -280,28 +285,28 @@ def identified_node(directory: Path, **authentication: Any) -> Iterator[Identifi
             "authentication": {"mechanisms": ["CERTIFICATE"], "identities_file": str(rules)},
         },
     ]
-    with guarded_kafka() as (cluster, guarded):
-        gateway = GatewayProcess(
-            directory / "gateway",
-            guarded,
-            listeners=listeners,
-            groups=[{"match": "*", "auto_offset_reset": "earliest"}],
-            sasl=OWN_IDENTITY,
-        )
-        node = IdentifiedNode(
-            cluster,
-            guarded,
-            gateway,
-            authority,
-            issuer,
-            users,
-            rules,
-            keys,
-            sasl=f"127.0.0.1:{with_sasl['bootstrap_port']}",
-            mutual=f"127.0.0.1:{mutual}",
-            certificates=certificates,
-        )
-        node.write_users({client: gate_password(client) for client in (*CLIENTS, WITHOUT_IDENTITY)})
-        node.write_identities()
-        with gateway:
-            yield node
+    cluster, guarded = kafka
+    gateway = GatewayProcess(
+        directory / "gateway",
+        guarded,
+        listeners=listeners,
+        groups=[{"match": "*", "auto_offset_reset": "earliest"}],
+        sasl=OWN_IDENTITY,
+    )
+    node = IdentifiedNode(
+        cluster,
+        guarded,
+        gateway,
+        authority,
+        issuer,
+        users,
+        rules,
+        keys,
+        sasl=f"127.0.0.1:{with_sasl['bootstrap_port']}",
+        mutual=f"127.0.0.1:{mutual}",
+        certificates=certificates,
+    )
+    node.write_users({client: gate_password(client) for client in (*CLIENTS, WITHOUT_IDENTITY)})
+    node.write_identities()
+    with gateway:
+        yield node

@@ -28,6 +28,8 @@ SHARED = {
     "two_kafkas": "pair: Addresses",
     "kafka_pair": "kafka_pair: KafkaCluster",
     "plain_kafka": "plain_kafka: KafkaCluster",
+    "secure": "secure: SecureKafka",
+    "guarded_broker": "guarded_broker: Guarded",
 }
 
 Durations = Mapping[str, float]  # seconds of a test file, by its path below tests/

@@ -162,7 +162,7 @@ def test_a_session_too_many_is_refused_and_opens_once_there_is_room(
         first.close()
         later = {b"k%d" % at for at in range(10)}
         wait_until(
-            lambda: later <= {it.key for it in second.deliveries if it.value == b"2"},
+            lambda: later <= {record.key for record in second.deliveries if record.value == b"2"},
             what="its records",
             deadline_s=60,
         )

@@ -22,6 +22,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.identified_node import (
     CLIENTS,
     WITHOUT_IDENTITY,
+    Guarded,
     IdentifiedNode,
     gate_password,
     identified_node,
@@ -38,9 +39,11 @@ REAUTHENTICATED_S = 6.0  # ... and upstream asks for the same after 4 s
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentifiedNode]:
+def node(
+    guarded_broker: Guarded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[IdentifiedNode]:
     directory = tmp_path_factory.mktemp("identities")
-    with identified_node(directory, session_lifetime_ms=SESSION_MS) as node:
+    with identified_node(directory, guarded_broker, session_lifetime_ms=SESSION_MS) as node:
         yield node
 
 

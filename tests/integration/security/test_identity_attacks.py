@@ -23,6 +23,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.identified_node import (
     CLIENTS,
     WITHOUT_IDENTITY,
+    Guarded,
     IdentifiedNode,
     gate_password,
     identified_node,
@@ -40,9 +41,11 @@ SHA512 = "SCRAM-SHA-512"
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentifiedNode]:
+def node(
+    guarded_broker: Guarded, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[IdentifiedNode]:
     directory = tmp_path_factory.mktemp("attacks")
-    with identified_node(directory, failed_delay_ms=int(DELAY_S * 1000)) as node:
+    with identified_node(directory, guarded_broker, failed_delay_ms=int(DELAY_S * 1000)) as node:
         yield node
 
 
@@ -302,8 +305,8 @@ def test_who_is_revoked_is_let_go(node: IdentifiedNode) -> None:
 def logins(node: IdentifiedNode) -> dict[tuple[str, str], int]:
     """Of the listener with SASL, by mechanism and outcome."""
     listed = httpx.get(f"http://{node.gateway.admin}/v1/listeners").json()["listeners"]
-    (found,) = [it for it in listed if it["listener"] == "sasl"]
-    return {(it["mechanism"], it["outcome"]): it["count"] for it in found["logins"]}
+    (found,) = [row for row in listed if row["listener"] == "sasl"]
+    return {(row["mechanism"], row["outcome"]): row["count"] for row in found["logins"]}
 
 
 def test_operators_see_what_becomes_of_logins_and_no_secret(node: IdentifiedNode) -> None:

@@ -20,6 +20,7 @@ from tests.rig.identified_node import (
     CLIENTS,
     IdentifiedNode,
     gate_password,
+    guarded_kafka,
     identified_node,
     kafka_password,
     kafka_user,
@@ -57,7 +58,11 @@ VARIES = frozenset(
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentifiedNode]:
-    with identified_node(tmp_path_factory.mktemp("equivalence")) as node:
+    """Before a Kafka of its own: requests of every kind go there."""
+    with (
+        guarded_kafka() as guarded,
+        identified_node(tmp_path_factory.mktemp("equivalence"), guarded) as node,
+    ):
         yield node
 
 

@@ -32,7 +32,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.kafka import create_topic
 from tests.rig.loopback import ANY_PORTS
 from tests.rig.patience import patient_s
-from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka, secure_kafka
+from tests.rig.secure_kafka import PASSWORD, USER, SecureKafka
 
 pytestmark = pytest.mark.integration
 
@@ -46,12 +46,6 @@ def _part(fields: dict[str, object]) -> str:
 # Kafka's own check of tokens without a signature asks for these.
 CLAIMS = _part({"sub": "anna", "iat": 1, "exp": 4_000_000_000})
 REAUTHENTICATED_S = 3.5
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("secure")) as secure:
-        yield secure
 
 
 @dataclass(frozen=True)
