@@ -216,7 +216,7 @@ demo-clusters: demo-ready ## two clusters: flights copied and masked by Spark, v
 	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo.two_clusters
 
 .PHONY: demo-failover
-demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group go on on the other, and come back (KEEP=1)
+demo-failover: demo-ready ## two clusters: one is killed, a stock and a Key-Shared group continue on the other, and come back (KEEP=1)
 	@$(MAKE) -s --no-print-directory -j2 $(STAMPS)/connector play PLAY=demo.failover
 
 ##@ For a release

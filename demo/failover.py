@@ -1,9 +1,9 @@
-"""`make demo-failover`: a cluster dies without warning, and two groups go on on the other one.
+"""`make demo-failover`: a cluster dies without warning, and two groups continue on the other one.
 
 Links copy real flights from `east` to `west`, and `keyway offsets run` works for both clusters. A
-stock consumer group and a Key-Shared group work on east until east is killed. Both go on on west,
-which gets flights of its own meanwhile, and then back on east. The records delivered to each group
-are compared with the records produced. The demo ends everything that it has started.
+stock consumer group and a Key-Shared group work on east until east is killed. Both continue on
+west, which gets flights of its own meanwhile, and then back on east. The records delivered to each
+group are compared with the records produced. The demo ends everything that it has started.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _story(
         plans = {group.name: _plan(config, group.name, "west") for group in groups}
         entries = _entries(load(config), "west")
     unknown = {group.name: _not_known(group.processed, entries[group.name]) for group in groups}
-    with step(console, f"both groups go on on west, which gets {len(second):,} flights"):
+    with step(console, f"both groups continue on west, which gets {len(second):,} flights"):
         _produce(west.front, second, len(first))
         for group in groups:
             group.start("west", west.front, TOPIC)

@@ -357,7 +357,7 @@ OPERATIONS = (
     Operation(
         "GET",
         "/v1/offsets",
-        "Where groups would go on on each cluster, and why not. With a parameter a page at a time.",
+        "Where groups would resume on each cluster, or why not. With a parameter a page at a time.",
         StatusRow,
         optional=(
             text("group", "Only this group."),

@@ -33,7 +33,7 @@ def limit_routes(server: Server, groups: Groups) -> list[Route]:
             return not reached or bool(_reached(rules[account.rule], account, groups.sessions))
 
         page, more = await page_of(known, after, limit, kept)
-        rows = [_row(rules[it.rule], it, groups.sessions) for _, it in page]
+        rows = [_row(rules[account.rule], account, groups.sessions) for _, account in page]
         following = str(page[-1][0]) if more else None
         return answered(LimitList(limits=rows, total=len(known), next=following))
 

@@ -126,7 +126,7 @@ class History:
 def time_to_catch_up_s(
     lag: int | None, produced: float | None, settled: float | None
 ) -> float | None:
-    """With rates per second. None: the lag does not fall, or is small."""
+    """From rates per second. None if the lag does not fall, or is small."""
     if not lag or produced is None or settled is None or settled <= produced:
         return None
     if lag < produced * KEEPS_UP_S:

@@ -157,9 +157,10 @@ class Repartitions:
             await self._follow()
 
     async def _follow(self) -> None:
-        """Acts by what other nodes have written. What Redis has lost is written again: what is
-        older there than here, and what is missing though its topic is still there. A node alone
-        writes it again, too: hidden partitions stay hidden when it starts again.
+        """Acts by the records that other nodes have written. A record that Redis has lost is
+        written again: one that is older there than here, or is missing while its topic still
+        exists. A node that stands alone does so, too, so that hidden partitions stay hidden when
+        it restarts.
         """
         async with self._acting:
             try:

@@ -303,7 +303,7 @@ class SharedOwners:
         await self._order(lambda: placed(self.routing, self._live, broker, node))
 
     async def _order(self, change: Callable[[], Routing]) -> None:
-        """Stored when this returns; the owners hand over within their next beats."""
+        """The order is stored when this returns. The owners hand over with their next beats."""
         async with self._beating:
             try:
                 await self._beat()

@@ -52,7 +52,7 @@ class SharedTopics:
         return reflects(self.known, shown)
 
     def topics(self) -> set[bytes]:
-        """The ids of those that have a row and that this node does not see in Kafka."""
+        """The ids of topics that have a row, but that this node does not see in Kafka."""
         return {bytes.fromhex(topic) for topic in self.known.keys() - self._seen.keys()}
 
     async def delete_topics(self, topic_ids: Collection[bytes]) -> None:

@@ -31,8 +31,9 @@ from offsets.core.switches import SWITCH, SwitchReport, decode_report, encode_re
 
 @dataclass(slots=True)
 class TopicState:
-    """Read from the topic's start. `changed`: since the last `news`. `beat`: the last sign of life
-    of the cluster's service, its time and what keeps it from its work.
+    """The contents of a state topic, read from its start. `beat` is the last sign of life of the
+    cluster's service: when it came, and what keeps the service from its work. `changed` has what
+    came since the last call of `news`.
     """
 
     entries: dict[tuple[GroupPartition, str], Entry] = field(default_factory=dict)

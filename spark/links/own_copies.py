@@ -50,9 +50,9 @@ def topics_copied_before(
     places: Mapping[Partition, Fresh],
     seals: Seals,
 ) -> dict[str, str]:
-    """The topics of which a partition without a position has copies of the source's records where
-    it is looked at, or cannot be read, each with the reason to stop it. `places`: by the target's
-    topics. Raises KafkaException.
+    """Topics to stop, each with the reason: in a partition without a position there are copies of
+    the source's records, or the partition cannot be read. `places` are the target's partitions.
+    Raises KafkaException.
     """
     starts, ends = target.log_starts(places), target.log_ends(places)
     left = {place: looked_at(starts[place], ends[place]) for place in places}

@@ -31,5 +31,5 @@ def batch_ends(checkpoint: Path, number: int) -> dict[Partition, int]:
 
 
 def moved(ends: Mapping[Partition, int], before: Mapping[Partition, int]) -> set[Partition]:
-    """The places that the batch reads. `before`: where the range of each begins, at the latest."""
+    """The partitions of which the batch reads something: those that end behind `before`."""
     return {place for place, end in ends.items() if end > before.get(place, end)}

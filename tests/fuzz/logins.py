@@ -114,7 +114,7 @@ class _Client:
     def _final(self, challenge: bytes) -> bytes:
         """The proof of SCRAM."""
         hash_name = HASHES.get(self._mechanism, "sha256")
-        fields = dict(it.split("=", 1) for it in challenge.decode().split(","))
+        fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
         without_proof = f"c=biws,r={fields['r']}"
         signed = f"{self._bare},{challenge.decode()},{without_proof}".encode()
         salt = base64.b64decode(fields["s"])

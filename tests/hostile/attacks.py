@@ -175,7 +175,7 @@ ROWS: dict[str, Row] = {
             malformed_logins,
             Bars(
                 refusals=(
-                    *(login(it, Denial.MALFORMED) for it in ("PLAIN", "SCRAM-SHA-512")),
+                    *(login(way, Denial.MALFORMED) for way in ("PLAIN", "SCRAM-SHA-512")),
                     login("OAUTHBEARER", Denial.TOKEN),
                     login("other", Denial.MECHANISM),
                 ),

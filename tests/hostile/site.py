@@ -55,7 +55,7 @@ def _listener(directory: Path) -> dict[str, Any]:
     """Where the gateway authenticates clients; the victim has the gateway's own user at Kafka."""
     directory.mkdir(parents=True)
     name, password = LOGIN
-    users, rules, keys = (directory / it for it in ("users.yaml", "identities.yaml", "jwks"))
+    users, rules, keys = (directory / name for name in ("users.yaml", "identities.yaml", "jwks"))
     write_users(users, {name: password})
     found = {"principal": name, "identity": name}
     replace(rules, {"rules": [found], "identities": {name: OWN_IDENTITY}})

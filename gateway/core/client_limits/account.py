@@ -118,4 +118,4 @@ class Account:
             ("bytes_in_per_s", self._bytes_in),
             ("bytes_out_per_s", self._bytes_out),
         )
-        return [name for name, it in named if it is not None and it.debt_ns(now_ns)]
+        return [name for name, bucket in named if bucket is not None and bucket.debt_ns(now_ns)]

@@ -15,9 +15,9 @@ Values = Mapping[str, str | None]  # by Kafka's name of the config; None: delete
 
 @dataclass(slots=True)
 class AlteredConfigs:
-    """The configs that were altered here, of at most `groups_max` groups, each for
-    `shown_within_ms`: then a broker's word counts alone. The group whose change is oldest goes
-    first.
+    """The configs of groups that were altered here. A change is kept for `shown_within_ms`; after
+    that only the broker's answer counts. With more than `groups_max` groups the one with the oldest
+    change is forgotten.
     """
 
     groups_max: int

@@ -54,7 +54,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    users, rules, keys = (tmp_path / it for it in ("users.yaml", "identities.yaml", "jwks"))
+    users, rules, keys = (tmp_path / name for name in ("users.yaml", "identities.yaml", "jwks"))
     write_users(users, PASSWORDS)
     replace(rules, identities())
     keys.write_text(Issuer().key_set())
@@ -76,7 +76,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
             )
             for name, listener in listeners.items()
         }
-        doors = {name: f"127.0.0.1:{it['bootstrap_port']}" for name, it in listeners.items()}
+        doors = {
+            name: f"127.0.0.1:{listener['bootstrap_port']}" for name, listener in listeners.items()
+        }
         with nodes["a"], nodes["b"]:
             yield Site(kafka, nodes, doors, users)
 
@@ -118,7 +120,7 @@ def errors_of(line: WireClient) -> list[int]:
     """Of the topics of both clients."""
     asked: Message = {"Topics": [{"Name": name} for name in CLIENTS]}
     answer = line.call(ApiKey.METADATA, 9, {**asked, "AllowAutoTopicCreation": False})
-    found = {it["Name"]: it["ErrorCode"] for it in answer["Topics"]}
+    found = {topic["Name"]: topic["ErrorCode"] for topic in answer["Topics"]}
     return [found[name] for name in CLIENTS]
 
 

@@ -25,10 +25,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 source, target, topic, partitions = sys.argv[1:]
 reader = Consumer({"bootstrap.servers": source, "group.id": "copier"})
 writer = Producer({"bootstrap.servers": target})
-reader.assign([TopicPartition(topic, it, 0) for it in range(int(partitions))])
+reader.assign([TopicPartition(topic, partition, 0) for partition in range(int(partitions))])
 while True:
-    for it in reader.consume(100, 0.1):
-        writer.produce(topic, it.value(), it.key(), it.partition())
+    for record in reader.consume(100, 0.1):
+        writer.produce(topic, record.value(), record.key(), record.partition())
     writer.flush()
 """
 

@@ -57,7 +57,9 @@ def test_a_node_serves_the_view_of_its_cluster(
         assert HTTP.get(f"{url}/schemas/ids/30").json() == {"schema": '"string"'}
         wait_until(lambda: health(node)[1]["status"] == "up", what="health", deadline_s=30)
         told = health(node)[1]["warnings"]
-        assert any("listener registry_view: certificate of cert_file expires" in it for it in told)
+        assert any(
+            "listener registry_view: certificate of cert_file expires" in line for line in told
+        )
         end = 'expiry_timestamp_seconds{file="cert_file",listener="registry_view",position="0"}'
         assert metrics(node)[f"keyway_tls_certificate_{end}"] > 0
         first = ssl.get_server_certificate(("127.0.0.1", port))

@@ -8,7 +8,7 @@ from tests.sim.repartition.nodes import Nodes
 from tests.sim.repartition.world import World
 
 CHUNK = 10
-SEEDS, DEEP_SEEDS = range(30), range(30, 100)
+SEEDS, DEEP_SEEDS = range(20), range(20, 100)
 OLDER_REQUESTS = 5020  # of a client that connected anew, under way when it was served
 NODES_SEEDS = (
     *range(4),

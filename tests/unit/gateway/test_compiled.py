@@ -17,7 +17,7 @@ def test_hot_sources_are_the_cores_and_nothing_else() -> None:
     assert not [source for source in sources if source.endswith("__init__.py")]
     leaves = {source for source in sources if "/core/" not in source}
     assert leaves == {
-        f"dispatcher/store/{it}.py" for it in ("claims", "operations", "script_calls")
+        f"dispatcher/store/{name}.py" for name in ("claims", "operations", "script_calls")
     }
     assert sources == sorted(sources)
 

@@ -105,7 +105,7 @@ import json, sys, time
 row = {"group": "g", "topic": "t", "cluster": "fra"}
 answer = {
     "distribute": [{"link": "ams-level-1", "topics": {"t": {}, "u": {}}}],
-    "offsets": {"rows": [row | {"partition": it} for it in range(3)], "away": []},
+    "offsets": {"rows": [row | {"partition": partition} for partition in range(3)], "away": []},
     "schemas": {"targets": {}},
 }[sys.argv[1]]
 print("keyway: nyc is away", file=sys.stderr, flush=True)

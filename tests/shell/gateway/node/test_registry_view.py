@@ -151,7 +151,7 @@ def test_old_contents_are_a_trouble_and_a_figure(tmp_path: Path) -> None:
 def section(folder: Path, **view: object) -> RegistryViewSection:
     file = folder / "clusters.yaml"
     view = {"registry_view": view}
-    clusters = [{"name": it, "bootstrap_servers": "127.0.0.1:1", **view} for it in "ab"]
+    clusters = [{"name": name, "bootstrap_servers": "127.0.0.1:1", **view} for name in "ab"]
     tree = {"level": 1, "children": ["a", "b"]}
     file.write_text(yaml.safe_dump({"clusters": clusters, "tree": tree}))
     return RegistryViewSection(clusters_file=file, cluster="a")
@@ -162,7 +162,7 @@ def test_its_certificate_is_one_of_the_node(tmp_path: Path) -> None:
     all_ = AllCertificates()
     files = {"cert_file": str(own.cert_file), "key_file": str(own.key_file)}
     assert len(registry_view.build(section(tmp_path, **files), all_)) == 1
-    assert [it.port for it in all_.ports] == ["registry_view"]
+    assert [one.port for one in all_.ports] == ["registry_view"]
     (warning,) = all_.warnings()
     assert warning.startswith("listener registry_view: certificate of cert_file expires on")
     plain = AllCertificates()

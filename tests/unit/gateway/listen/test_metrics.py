@@ -138,7 +138,7 @@ def test_limits_are_counted_by_rule_whoever_shares_it(monkeypatch: pytest.Monkey
     held.connections.update((1, 2))
     held.muted, held.refused = 3, 4
     used("t-3", 100)
-    assert [it.who for it in accounts.all()] == ["t-2", "t-3"], "t-1 is gone"
+    assert [account.who for account in accounts.all()] == ["t-2", "t-3"], "t-1 is gone"
     text = exported(metrics)
     for line in (
         "# TYPE keyway_limits_connections gauge",

@@ -267,4 +267,6 @@ def test_a_cause_is_no_new_series_for_each_offset_and_address() -> None:
             line for line in exported(report) if line.startswith("keyway_distribution_fault")
         }
     assert len(causes) < 10
-    assert any('cause="records were deleted before they were copied: … of' in it for it in causes)
+    assert any(
+        'cause="records were deleted before they were copied: … of' in cause for cause in causes
+    )

@@ -1,4 +1,4 @@
-// Groups and the places at which they would go on on other clusters.
+// Groups and the places at which they would resume on other clusters.
 
 import { ago, asOf, SLOW } from "../distribution.js";
 import { h } from "../dom.js";
