@@ -2,6 +2,7 @@
 the virtual loop's clock. No part decides anything by itself: the test says it.
 """
 
+# Long: a short stand-in for each part that windows and handlers are built from.
 from __future__ import annotations
 
 import asyncio

@@ -48,9 +48,9 @@ class CheckFailure(AssertionError):
 
     def __init__(self, checker: str, what: str) -> None:
         super().__init__(f"{checker}: {what}")
-        self.checker = checker
 
 
+# Long: every rule is judged by the same few facts about each offset.
 class Checkers:
     def __init__(self, policy: Policy, log: Log) -> None:
         self.policy = policy

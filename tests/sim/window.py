@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 
+# Long: a method for each command of the life, which all act on the same window.
 class Window:
     def __init__(self, world: World, topic: str, partition: int) -> None:
         self.world = world

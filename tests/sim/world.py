@@ -28,6 +28,7 @@ LOG_STARTS_MS = 60_000
 WRITES_FILE = 0.3  # of the seconds in which the store is not set back to its file
 
 
+# Long: the clock, and all that a run draws from its seed.
 class World:
     def __init__(self, seed: int, *, verbose: bool = False, traced: bool = False) -> None:
         self.seed = seed

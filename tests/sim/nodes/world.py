@@ -51,6 +51,7 @@ class View:
         return [partition for partition, leader in self.leaders.items() if leader == broker]
 
 
+# Long: the clock, and all that a history draws from its seed.
 class World:
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self.seed = seed

@@ -111,6 +111,7 @@ class Window:
     report: Report | None = None  # computed, and not told before all of its time is stored
 
 
+# Long: one state, which producers, windows, nodes and the judge all look at.
 class World:
     busy = 0.5  # records per step
 
