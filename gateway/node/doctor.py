@@ -232,11 +232,11 @@ async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
 
 
 def _embedded(directory: Path) -> Finding:
-    existing = directory.absolute()
+    whole = existing = directory.absolute()
     while not existing.exists():
         existing = existing.parent
     return of_embedded(
-        str(directory),
+        str(whole),
         writable=existing.is_dir() and os.access(existing, os.W_OK | os.X_OK),
         free_bytes=shutil.disk_usage(existing).free,
     )

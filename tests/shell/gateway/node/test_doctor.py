@@ -122,6 +122,16 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     assert "set it to 4096" in limit
 
 
+def test_the_folder_of_the_embedded_redis_is_named_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative one begins in the working directory of the node, which may be another."""
+    monkeypatch.chdir(tmp_path)
+    with serving(broker_with()) as broker:
+        found = findings(doctor(tmp_path, broker.port, "-o", "json", state={"directory": "data"}))
+    assert f"in {tmp_path / 'data'}: " in found["Redis"]["found"]
+
+
 def test_no_broker_answers(tmp_path: Path) -> None:
     port = free_ports(1)
     result = doctor(tmp_path, port, "-o", "json")
