@@ -16,7 +16,7 @@ from gateway.core.limits import (
     FILTER_SET_BYTES_MAX,
 )
 from gateway.core.share.dead_letter_queue import DeadLetterQueue
-from gateway.core.share.declared_filters import InvalidKeyFilters, checked
+from gateway.core.share.declared_filters import InvalidKeyFilters, check_cost, checked
 from keyway.commit_metadata.core.limits import SPAN_OFFSETS_MAX
 
 
@@ -52,6 +52,10 @@ def _bounded(rules: tuple[FilterRule, ...]) -> tuple[FilterRule, ...]:
     size = sum(rule.text_bytes for rule in rules)
     if size > FILTER_SET_BYTES_MAX:
         raise ValueError(f"{size} bytes of client ids and keys: at most {FILTER_SET_BYTES_MAX}")
+    try:
+        check_cost(tuple([key.encode() for key in rule.keys]) for rule in rules)
+    except InvalidKeyFilters as invalid:
+        raise ValueError(str(invalid)) from invalid
     return rules
 
 

@@ -6,7 +6,9 @@ client's own declaration counts (gateway/core/share/declared_filters.py). A memb
 filter takes every key.
 
 Each change has a version, which Redis keeps for removed rules, too. A Redis that comes back with an
-older file shows a lower one than this node knows, or none: then the rules are written again.
+older file shows a lower one than this node knows, or none: then the rules are written again. Of
+removed rules the latest REMOVED_FILTERS_MAX versions are kept, and the last that was forgotten, so
+that other nodes forget them, too, and do not take Redis for an older one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import fnmatch
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +34,8 @@ from gateway.members.limits import (
     FILTER_RULE_BYTES,
     FILTER_SETS_BYTES_MAX,
     FILTERS_LOOK_S,
-    FILTERS_REMEMBERED,
+    FILTERS_MEMBER_BYTES,
+    FILTERS_REMEMBERED_BYTES,
     MEMBERSHIP_RETRY_MS,
     REMOVED_FILTERS_MAX,
 )
@@ -43,6 +46,7 @@ log = structlog.get_logger("keyway.groups")
 
 _KEY = "keyway:filters"
 _VERSIONS_KEY = "keyway:filter_versions"
+_FORGOTTEN = ""  # no group's name: up to this version removed rules are forgotten
 
 
 class InvalidRules(ValueError):
@@ -73,6 +77,7 @@ class _Known(NamedTuple):
 
     rules: tuple[FilterRule, ...]
     filters: tuple[bytes, ...]
+    bytes: int  # of memory, roughly
 
 
 class KeyFilters:
@@ -87,7 +92,8 @@ class KeyFilters:
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
         self._changing = asyncio.Lock()
-        self._known: dict[tuple[str, str], _Known] = {}  # by group and client.id
+        self._known: dict[tuple[str, str], _Known] = {}  # by group and client.id; the oldest first
+        self._known_bytes = 0
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
 
@@ -105,11 +111,18 @@ class KeyFilters:
         rules = self.rules(group).rules
         known = self._known.get((group, client_id))
         if known is None or known.rules is not rules:
-            if len(self._known) >= FILTERS_REMEMBERED:
-                self._known.clear()
-            known = _Known(rules, self.of_rules(rules, group, client_id))
-            self._known[group, client_id] = known
+            filters = self.of_rules(rules, group, client_id)
+            globs = sum(FILTER_GLOB_BYTES + len(glob) for glob in filters)
+            known = _Known(rules, filters, FILTERS_MEMBER_BYTES + len(client_id) + globs)
+            self._remember(group, client_id, known)
         return known.filters
+
+    def _remember(self, group: str, client_id: str, known: _Known) -> None:
+        before = self._known.pop((group, client_id), None)
+        self._known[group, client_id] = known
+        self._known_bytes += known.bytes - (0 if before is None else before.bytes)
+        while self._known_bytes > FILTERS_REMEMBERED_BYTES:
+            self._known_bytes -= self._known.pop(next(iter(self._known))).bytes
 
     def of_rules(
         self, rules: Iterable[FilterRule], group: str, client_id: str
@@ -160,7 +173,7 @@ class KeyFilters:
             raise
         self._note_trouble("")
         found = {group: _Set(rules, held_bytes(rules)) for group, rules in stored.items()}
-        newer = [name for name, own in self._versions.items() if own > versions.get(name, 0)]
+        newer = self._newer_than(versions)
         for group in newer:
             versions[group] = self._versions[group]
             found.pop(group, None)
@@ -170,6 +183,16 @@ class KeyFilters:
         if newer:
             log.warning("key_filters_written_again", groups=len(newer), first=min(newer))
             await self._write(newer)
+
+    def _newer_than(self, versions: Mapping[str, int]) -> list[str]:
+        """Groups that Redis, which has these versions, knows less of than this node."""
+        forgotten = versions.get(_FORGOTTEN, 0)
+        return [
+            name
+            for name, own in self._versions.items()
+            if own > versions.get(name, 0 if name in self._set else forgotten)
+            and name != _FORGOTTEN
+        ]
 
     async def _write(self, groups: Iterable[str]) -> None:
         """What memory has of these groups. Raises TableUnavailable."""
@@ -201,7 +224,7 @@ class KeyFilters:
         """Raises TableUnavailable."""
         if self._loaded:
             stored = await self._version_table.load()
-            if any(own > stored.get(name, 0) for name, own in list(self._versions.items())):
+            if self._newer_than(stored):
                 await self.reread(changed)
 
     async def reread(self, changed: Callable[[str], None]) -> None:
@@ -247,19 +270,24 @@ class KeyFilters:
         async with self._changing:
             version = self._next_version(group)
             removed = sorted(
-                self._versions.keys() - self._set.keys(), key=self._versions.__getitem__
+                self._versions.keys() - self._set.keys() - {_FORGOTTEN},
+                key=self._versions.__getitem__,
             )
             surplus = removed[: max(0, len(removed) - REMOVED_FILTERS_MAX)]
-            await self._version_table.write({group: version}, surplus)
+            versions = {group: version}
+            if surplus:
+                versions[_FORGOTTEN] = self._versions[surplus[-1]]
+            await self._version_table.write(versions, surplus)
             await self._table.write({}, [group])
             await self._log.tell_filters()
             self._set.pop(group, None)
-            self._versions[group] = version
+            self._versions |= versions
             for name in surplus:
                 del self._versions[name]
 
     def _next_version(self, group: str) -> int:
-        return max(self._now_ms(), self._versions.get(group, 0) + 1)
+        before = max(self._versions.get(name, 0) for name in (group, _FORGOTTEN))
+        return max(self._now_ms(), before + 1)
 
 
 def held_bytes(rules: Iterable[FilterRule]) -> int:

@@ -56,7 +56,10 @@ TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 FILTER_SETS_BYTES_MAX = 32 * 1024 * 1024
 FILTER_RULE_BYTES = 600
 FILTER_GLOB_BYTES = 60
-FILTERS_REMEMBERED = 10_000  # members, of all groups; also some that were refused: 41 MB at most
+# What rules and declarations gave to members, also to some that were refused: those of MEMBERS_MAX
+# members with a few globs each. A member without filters takes so many bytes beside its client id.
+FILTERS_REMEMBERED_BYTES = 40 * 1024 * 1024
+FILTERS_MEMBER_BYTES = 300
 
 # Members whose requests one connection carries. A stock client is one; a program may join several.
 CONNECTION_MEMBERS_MAX = 100

@@ -66,11 +66,11 @@ def cost(filters: tuple[bytes, ...]) -> int:
 
 
 def check_cost(filters: Iterable[tuple[bytes, ...]]) -> None:
-    """`filters`: of all members of a group. Raises InvalidKeyFilters."""
+    """`filters`: of all members of a group, or of all its rules. Raises InvalidKeyFilters."""
     wanted = sum(map(cost, set(filters)))
     if wanted > FILTERS_COST_MAX:
         raise InvalidKeyFilters(
-            f"The key filters of the group's members are too many together: {wanted} of at most"
+            f"The key filters of a group are too many together: {wanted} of at most"
             f" {FILTERS_COST_MAX}. Each glob counts {_GLOB_COST} and its bytes, one with bytes"
             f" between two `*` {_SEARCH_COST} more, and {_SEARCHED_BYTE_COST} for each of these;"
             " equal filters count once."

@@ -95,6 +95,10 @@ def test_rules_are_read_as_they_are_written() -> None:
         ),
         ([{"client_id": "a", "keys": ["k"]}] * (FILTER_RULES_MAX + 1), "rules: "),
         (
+            [{"client_id": f"a{at}", "keys": [f"*-{at:04}-*"]} for at in range(100)],
+            "rules: The key filters of a group are too many together: ",
+        ),
+        (
             [{"client_id": "a" * FILTER_SET_BYTES_MAX, "keys": ["k"]}],
             f"rules: {FILTER_SET_BYTES_MAX + 1} bytes of client ids and keys",
         ),
@@ -182,10 +186,22 @@ def test_filters_are_worked_out_once_until_the_rules_change(
 
 
 def test_what_is_remembered_of_filters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that may name groups, and joins none, makes up as many as it likes."""
-    monkeypatch.setattr(key_filters, "FILTERS_REMEMBERED", 3)
+    """A client that may name groups, and joins none, makes up as many as it likes. The oldest go;
+    a group of many members, whose filters each join asks for, finds those of the others.
+    """
+    monkeypatch.setattr(key_filters, "FILTERS_REMEMBERED_BYTES", 1_700)
     filters = KeyFilters(CONFIG, cast(Redis, None), lambda: 0)
     for at in range(10):
         assert filters.of(f"group-{at}", f"client-{at}") == ()
         assert filters.of("ruled", f"eu-{at}") == (b"eu-*", b"at")
-        assert len(filters._known) <= 3
+    assert (
+        list(filters._known)
+        == [
+            *(("ruled", "eu-7"), ("group-8", "client-8")),
+            *(("ruled", "eu-8"), ("group-9", "client-9"), ("ruled", "eu-9")),
+        ][-4:]
+    )
+    filters.reload(Config())
+    for at in range(10):
+        filters.of("ruled", "eu-9")
+    assert filters._known_bytes == sum(known.bytes for known in filters._known.values())
