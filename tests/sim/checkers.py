@@ -135,6 +135,11 @@ class Checkers:
         self._committed_to = min(self._committed_to, position)
         self._settled_of_key.clear()
 
+    def retuned(self, policy: Policy) -> None:
+        if policy.join_policy is not self.policy.join_policy:
+            self.joined.clear()
+        self.policy = policy
+
     def write_file(self) -> None:
         self.file = filed(self.settled, self.causes, self.deliveries, self.holds)
 

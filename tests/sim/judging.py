@@ -52,7 +52,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
     if not entry.policy.reliable:
         window.unreliable.judge(event, step, told=told)
         return
-    checkers.policy = entry.policy
+    checkers.retuned(entry.policy)
     now_ms = event.now_ms
     if isinstance(event, Acquire | Acknowledge):
         checkers.silence.heard(event.member_id, now_ms)

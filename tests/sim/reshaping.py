@@ -1,5 +1,5 @@
-"""Restarts with another configuration, in some runs: the shape of the windows, which stays as long
-as a process, is another one. It draws from a source of its own, as unkind.py.
+"""Another configuration, in some runs: after a restart also the shape of the windows, which stays
+as long as a process. It draws from sources of its own, as unkind.py.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from dispatcher.core.model import Policy
+from dispatcher.core.model import EvictPolicy, JoinPolicy, Policy
 
 RESHAPED = 0.35  # of the runs
 SPANS = (1, 4, 16, 64, 128)
@@ -17,6 +17,8 @@ class Reshaping:
     def __init__(self, seed: int, policy: Policy) -> None:
         self._rng = Random(seed ^ 0x5BD1)
         self.on = self._rng.random() < RESHAPED
+        self._rules = Random(seed ^ 0x3A7F)
+        self._rules_on = self._rules.random() < RESHAPED
         self.span_max_ever = policy.span_max  # leases and retries may be of a larger span
 
     def restarted(self, policy: Policy) -> Policy:
@@ -37,6 +39,10 @@ class Reshaping:
 
     def retuned(self, policy: Policy) -> Policy:
         """May change also while a window is up."""
+        if self._rules_on:
+            joins = self._rules.choice(tuple(JoinPolicy))
+            evicts = self._rules.choice(tuple(EvictPolicy))
+            policy = replace(policy, join_policy=joins, on_evict=evicts)
         if not self.on:
             return policy
         return replace(policy, held_max=self._rng.choice((0, 3, 20, 1_000_000)))

@@ -74,9 +74,16 @@ class WindowState:
         self.dead_letters: list[Retry] = []
 
     def retune(self, policy: Policy) -> None:
+        if policy.join_policy is not self.policy.join_policy:
+            self._end_limits()  # members that are there joined under the other rule
         self.policy = policy
         self.read_ahead = _read_ahead(policy)
         self.touch_all()  # the limit of a member's records may be another
+
+    def _end_limits(self) -> None:
+        self.provisional, self.limited = [], False
+        for member in self.members:
+            member.limit = NO_OFFSET
 
     # -------------------------------------------------------------------------------------- routing
 

@@ -233,6 +233,20 @@ def test_a_limit_also_ends(how: str) -> None:
         assert play.close("c1").acquire("c2") == [0]
 
 
+def test_a_limit_ends_with_its_join_policy() -> None:
+    """A group's settings may change while its windows are up, also there and back."""
+    play = Playbook(LAST_SENT).join("c1", "c2")
+    mine, other = play.keys_of("c2")[0], play.keys_of("c1")[0]
+    play.leave("c2").produce(other)
+    play.acquire("c1")
+    play.join("c2").produce(mine)
+    assert play.acquire("c2") == []
+    play.core.retune(replace(LAST_SENT, join_policy=JoinPolicy.PER_KEY))
+    play.wait(1).expect(MembersReady([MemberId("c2")]))
+    play.core.retune(LAST_SENT)
+    assert play.acquire("c2") == [1]
+
+
 def test_the_first_members_have_no_limit_nor_do_those_that_a_restart_finds() -> None:
     play = Playbook(LAST_SENT).join("c1", "c2")
     play.produce(*[b"key-%d" % i for i in range(20)])
