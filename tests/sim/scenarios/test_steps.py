@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from random import Random
+from types import FrameType
 
+import pytest
+
+from dispatcher.core import dispatcher
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import (
     Acknowledge,
@@ -15,9 +20,13 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
+    NotSent,
     Policy,
     RecordsRead,
+    SessionClosed,
     SessionId,
+    SessionLost,
+    SessionOpened,
     Ticked,
 )
 from dispatcher.core.steps import (
@@ -152,3 +161,51 @@ def test_24_a_backlog_drains_without_ticks_or_new_records() -> None:
                 offsets = run.acquire(name)
     assert (delivered, run.core.cursor) == (100_000, 100_000)
     assert run.steps < 3_000, "in large steps, not record by record"
+
+
+def _calls(run: Run, event: Event) -> int:
+    """The calls of functions that the event takes: the same in each run."""
+    count = 0
+
+    def called(_frame: FrameType, what: str, _argument: object) -> None:
+        nonlocal count
+        count += what in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        run.on(event)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _costs(keys: int) -> dict[str, int]:
+    """Of the events that come often, in a window of so many keys, each with two records."""
+    run = Run(
+        Policy(span_max=32_768), [b"key-%d" % (at % keys) for at in range(2 * keys)], "a", "b"
+    )
+    a, one, two = MemberId("a"), SessionId("one"), SessionId("two")
+    run.read()
+    costs = {"opened": _calls(run, SessionOpened(a, one, NOW_MS))}
+    run.on(Ticked(NOW_MS, frozenset()))
+    costs["tick"] = _calls(run, Ticked(NOW_MS, frozenset({a})))
+    costs["acquire"] = _calls(run, Acquire(a, one, 10, NOW_MS))
+    held = sorted(run.core.snapshot().leases[0].offsets)
+    costs["acknowledge"] = _calls(
+        run, Acknowledge(a, one, [(offset, offset, b"\1") for offset in held[:5]], NOW_MS)
+    )
+    costs["release"] = _calls(run, Acknowledge(a, one, [(held[5], held[5], b"\2")], NOW_MS))
+    costs["not sent"] = _calls(run, NotSent(a, one, held[6:7], NOW_MS))
+    run.on(Acquire(a, two, 10, NOW_MS))
+    costs["closed"] = _calls(run, SessionClosed(a, two, NOW_MS))
+    costs["lost"] = _calls(run, SessionLost(a, one, NOW_MS))
+    costs["tick after"] = _calls(run, Ticked(NOW_MS + 500, frozenset()))
+    return costs
+
+
+@pytest.mark.skipif(dispatcher.__file__.endswith(".so"), reason="compiled calls are not seen")
+def test_what_comes_often_costs_the_same_in_a_window_of_any_size() -> None:
+    """A step is not interrupted, so all clients of the node wait for it."""
+    small, large = _costs(64), _costs(16_384)
+    assert small.keys() == large.keys()
+    assert {name for name in small if large[name] > 2 * small[name] + 50} == set(), (small, large)
