@@ -19,6 +19,7 @@ it is, before the rings are (reading.py).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
 from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
@@ -27,6 +28,7 @@ from dispatcher.core.steps import AsideSet
 
 _STRETCH_BYTES = STRETCH_OFFSETS // 8
 _ORDER_SPARE = 64
+_BITS_OF = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 class Aside:
@@ -69,6 +71,29 @@ class Aside:
         self._bits[number] = bits | (1 << (offset % STRETCH_OFFSETS))
         self.count += 1
         self.dirty.add(number)
+
+    def add_all(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Adds records behind all others, in ascending ranges [first, end). A window may be loaded
+        with a million of them in one step, so the bits of a stretch are put together as bytes.
+        """
+        number = -1
+        data = bytearray()
+        for first, end in ranges:
+            for offset in range(first, end):
+                if offset // STRETCH_OFFSETS != number:
+                    self._add_bits(number, data)
+                    number = offset // STRETCH_OFFSETS
+                    data = bytearray(_STRETCH_BYTES)
+                within = offset % STRETCH_OFFSETS
+                data[within >> 3] |= 1 << (within & 7)
+        self._add_bits(number, data)
+
+    def _add_bits(self, number: int, data: bytearray) -> None:
+        bits = int.from_bytes(data, "little")
+        if bits:
+            self.add(number * STRETCH_OFFSETS + _lowest(bits))
+            self.count += bits.bit_count() - 1
+            self._bits[number] |= bits
 
     def clear(self, offset: int) -> None:
         number = offset // STRETCH_OFFSETS
@@ -238,9 +263,9 @@ def packed(bits: int) -> bytes:
 def offsets_in(stretch: int, data: bytes) -> list[int]:
     """The offsets of one stored stretch, ascending."""
     base = stretch * STRETCH_OFFSETS
-    bits = int.from_bytes(data, "little")
     found: list[int] = []
-    while bits:
-        found.append(base + _lowest(bits))
-        bits &= bits - 1
+    for byte in data:
+        for bit in _BITS_OF[byte]:
+            found.append(base + bit)  # noqa: PERF401 - compiled, it is faster
+        base += 8
     return found

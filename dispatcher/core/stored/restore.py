@@ -24,13 +24,16 @@ def restore(policy: Policy, snapshot: Snapshot) -> WindowState:
     window.known_end = max([front, *[offset + 1 for offset in known]])
     window.reserve(window.known_end)
     expected = snapshot.cursor
+    aside: list[tuple[int, int]] = []
     for first, last in settled:
-        for offset in range(expected, min(first, front)):
-            window.aside.add(offset)
+        if expected < front:
+            aside.append((expected, min(first, front)))
         expected = last + 1
-        window.mark_hole(max(first, front), last + 1)
-    for offset in range(expected, front):
-        window.aside.add(offset)
+        if expected > front:
+            window.mark_hole(max(first, front), expected)
+    if expected < front:
+        aside.append((expected, front))
+    window.aside.add_all(aside)
     state.epochs = snapshot.epochs
     state.persisted_front = stored_front
     if stored_front == front:

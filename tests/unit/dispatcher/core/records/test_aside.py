@@ -253,3 +253,24 @@ def test_a_stretch_comes_back(within: list[int]) -> None:
     data = packed(sum(1 << at for at in within))
     assert len(data) <= STRETCH_OFFSETS // 8
     assert offsets_in(3, data) == [3 * STRETCH_OFFSETS + at for at in within]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranges_are_added_as_their_offsets_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    one_by_one, at_once = Aside(), Aside()
+    ranges: list[tuple[int, int]] = []
+    end = random.randrange(2_000)
+    for _ in range(random.randrange(40)):
+        first = end + random.choice((0, 1, 3, 500, 5_000))
+        end = first + random.choice((0, 1, 2, 7, 600, 1_500))
+        ranges.append((first, end))
+    for first, last in ranges:
+        for offset in range(first, last):
+            one_by_one.add(offset)
+    at_once.add_all(ranges)
+    assert at_once.count == one_by_one.count
+    assert at_once.first() == one_by_one.first()
+    assert at_once.stretches(end) == one_by_one.stretches(end)
+    assert at_once.between(0, end) == one_by_one.between(0, end)
+    assert at_once.take_dirty() == one_by_one.take_dirty()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
+from dispatcher.core import dispatcher
 from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.events.room import room
 from dispatcher.core.model import (
@@ -18,7 +22,7 @@ from dispatcher.core.model import (
     SessionId,
 )
 from dispatcher.core.steps import LeaseEnded, LeaseState, ReadOn, RetryNoted, RetryState, Snapshot
-from dispatcher.core.stored.snapshot import apply_changes
+from dispatcher.core.stored.snapshot import StoredWindow, apply_changes
 from tests.rig.playbook import Playbook
 
 WAITING = RetryState.WAITING
@@ -171,3 +175,23 @@ def test_a_span_of_another_size_reads_again_what_keys_wait_for(
                 play.acks(name, [(o, o, b"\1") for o in offsets], session="s2")
         play.wait(500)
     assert play.core.cursor == 32
+
+
+@pytest.mark.skipif(dispatcher.__file__.endswith(".so"), reason="compiled calls are not seen")
+def test_a_window_with_many_records_aside_is_put_together_by_stretches() -> None:
+    """It is loaded in one step, and may have a million of them."""
+    stored = StoredWindow(0, 512 * 40)
+    stored.aside = dict.fromkeys(range(40), b"U" * 64)
+    calls = 0
+
+    def called(_frame: FrameType, what: str, _argument: object) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    sys.setprofile(called)
+    try:
+        core = Dispatcher(Policy(), stored.snapshot())
+    finally:
+        sys.setprofile(None)
+    assert core.stats().aside == 256 * 40
+    assert calls < 256 * 40 // 10
