@@ -202,6 +202,6 @@ def test_what_is_remembered_of_filters_is_bounded(monkeypatch: pytest.MonkeyPatc
         ][-4:]
     )
     filters.reload(Config())
-    for at in range(10):
+    for _ in range(10):
         filters.of("ruled", "eu-9")
     assert filters._known_bytes == sum(known.bytes for known in filters._known.values())
