@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
@@ -17,6 +20,7 @@ from dispatcher.core.reports.stats import Held
 from dispatcher.core.steps import Notice
 from tests.rig.alerts import MONITORING, rules
 from tests.rig.metric_names import exported, parts
+from tests.rig.prometheus import TOOL
 
 METRICS = exported()
 RULES = rules()
@@ -229,3 +233,20 @@ def test_a_name_that_is_not_exported_is_found(wrong: str) -> None:
 def test_what_is_no_promql_is_found() -> None:
     with pytest.raises(ValueError, match="unclosed left parenthesis"):
         check("sum by (group (up)")
+
+
+@pytest.mark.skipif(not TOOL.exists(), reason="make setup could not fetch Prometheus")
+def test_the_scrape_configuration_of_the_page(tmp_path: Path) -> None:
+    page = (MONITORING.parent / "lag-and-metrics.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(# prometheus\.yml.*?)```", page, re.DOTALL)
+    file = tmp_path / "prometheus.yml"
+    file.write_text(text)
+    for name in ("token", "ca.pem"):
+        (tmp_path / name).touch()
+    shutil.copy(MONITORING / "keyway-alerts.yaml", tmp_path)
+    command = [str(TOOL), "check", "config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(
+        job["job_name"].startswith("keyway") for job in yaml.safe_load(text)["scrape_configs"]
+    )
