@@ -56,7 +56,10 @@ def _read_ahead(state: WindowState, start: int, event: RecordsRead) -> None:
         start = offsets[first] if first < len(offsets) else event.end
         window.read_position = start
         window.move_front(start)
-    end = min(event.end, window.read_position + room(state))
+    left = room(state)
+    if left <= 0:
+        return  # There was room when they were asked for.
+    end = min(event.end, start + left)
     window.reserve(end)
     _append(state, start, end, offsets, event.keys)
     window.read_position = end

@@ -12,10 +12,14 @@ from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.events.room import room
 from dispatcher.core.model import (
     AckError,
+    Acknowledge,
     AckType,
+    Key,
     LeaseId,
     LogTruncated,
+    Member,
     MemberId,
+    MembersChanged,
     Policy,
     Reason,
     RecordsRead,
@@ -195,3 +199,18 @@ def test_a_window_with_many_records_aside_is_put_together_by_stretches() -> None
         sys.setprofile(None)
     assert core.stats().aside == 256 * 40
     assert calls < 256 * 40 // 10
+
+
+def test_a_read_that_has_no_room_any_more_does_not_set_the_position_back() -> None:
+    """With prefetch all that is leased is read again, beyond the span. The rest of it is
+    acknowledged while a read is on its way. Records that were read twice went out twice.
+    """
+    lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s1"), 9_000, [0, 9])
+    core = Dispatcher(Policy(span_max=4, prefetch_per_key=2), Snapshot(0, leases=[lease]))
+    keys: list[Key] = [b"key-%d" % at for at in range(10)]
+    core.handle(MembersChanged((Member(MemberId("c1")),), 1))
+    core.handle(RecordsRead(0, 8, [*range(8)], keys[:8], 1))
+    core.handle(Acknowledge(MemberId("c1"), SessionId("s1"), [(9, 9, b"\1")], 1))
+    core.handle(RecordsRead(8, 10, [8, 9], keys[8:], 1))
+    core.check_invariants()
+    assert core.read_position == 8
