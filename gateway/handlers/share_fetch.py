@@ -1,15 +1,14 @@
 """ShareFetch (78) v1-2: session epochs, piggy-backed acknowledgements, then records of keys this
 member owns.
 
-Acknowledgements come first, so the next records of their keys can be delivered by the same request;
-both are persisted in one round trip. MaxRecords 0 changes the session and acknowledges only.
-ShareAcquireMode record_limit (v2) is honoured as the same hard limit batch_optimized gets here: a
-delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222) gets no records and may
-ask for none; without it a RENEW is invalid. MaxBytes is soft, by the mean record size of the
-partition. Beyond twice MaxBytes, records are returned to the window; a single record is always
-sent. An answer is smaller while the node holds many that their clients have not read. Not
-implemented: MinBytes; the answer leaves with the first records there are. A client that asks one
-virtual broker after the other does not wait at one while another of this node has its records.
+Acknowledgements come first, so the same request can deliver the next records of their keys; both
+are persisted in one round trip. MaxRecords 0 changes the session and acknowledges only. With either
+ShareAcquireMode (v2) a delivery never exceeds MaxRecords. A request with IsRenewAck (v2, KIP-1222)
+gets no records; without it a RENEW is invalid. MaxBytes is soft, by the partition's mean record
+size. Beyond twice MaxBytes, records go back to the window; a single record is always sent. An
+answer is smaller while the node holds many unread ones. Not implemented: MinBytes; the answer
+leaves with the first records. A client that asks brokers in turns does not wait at one while
+another has some.
 """
 
 # Long: one Kafka API, one file; its plan is in share_plan.py.
