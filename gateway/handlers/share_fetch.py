@@ -7,8 +7,7 @@ ShareAcquireMode (v2) a delivery never exceeds MaxRecords. A request with IsRene
 gets no records; without it a RENEW is invalid. MaxBytes is soft, by the partition's mean record
 size. Beyond twice MaxBytes, records go back to the window; a single record is always sent. An
 answer is smaller while the node holds many unread ones. Not implemented: MinBytes; the answer
-leaves with the first records. A client that asks brokers in turns does not wait at one while
-another has some.
+leaves with the first records. A client that asks brokers in turns waits at none while one has some.
 """
 
 # Long: one Kafka API, one file; its plan is in share_plan.py.
