@@ -10,7 +10,8 @@ from dispatcher.core.model import Acquire, MemberId
 from gateway.core.share.declared_filters import InvalidKeyFilters
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
-from tests.unit.gateway.members.test_groups import QUICK, beating, copied, names
+from tests.unit.gateway.members.test_groups import QUICK, beating, names
+from tests.unit.gateway.members.test_groups_elsewhere import copied
 
 FILTERED = QUICK.model_copy(update={"unmatched_wait_ms": 60_000})
 TAKES = {"a": (b"a-*",), "b": (b"b-*",), "b2": (b"b-*",)}  # by member; others: every key
