@@ -8,22 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from dispatcher.core.model import Acquire, EvictPolicy, MemberId
-from gateway.config.groups import GroupSection
 from gateway.core.share.membership import ShareMember
 from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
-
-QUICK = GroupSection(
-    auto_offset_reset="earliest",
-    session_timeout_ms=10_000,
-    heartbeat_interval_ms=1_000,
-    disconnect_grace_ms=3_000,
-)
-
-
-def names(node: Node) -> list[str]:
-    return [member.member_id for member in node.groups.members(GROUP, TOPIC)]
+from tests.unit.gateway.members.test_groups import QUICK, names
 
 
 def copied(*names: str) -> SavedGroup:
