@@ -149,14 +149,17 @@ def _take_limited(
     for offset in member.sort_ready():  # The whole list: one with a limit is not cut off.
         queue = state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
-        if len(lease.offsets) == wanted or not state.may_have(queue, member):
+        held = queue.in_flight > 0 and queue.holder is not session
+        if len(lease.offsets) == wanted or held or not state.may_have(queue, member):
             kept.append(offset)
             continue
+        first = state.first_of(queue)  # With prefetch an earlier one may have come back.
         queue.listed = False
-        queue.in_flight = 1
+        queue.in_flight += 1
         queue.holder = session
-        state.window.lease_to(queue, offset, lease)
-        lease.offsets.append(offset)
+        state.window.lease_to(queue, first, lease)
+        lease.offsets.append(first)
+    lease.offsets.sort()
     member.ready = kept
 
 

@@ -102,7 +102,7 @@ class WindowState:
                 self.skip(queue)
         elif self.may_go_out(queue, owner):
             queue.listed = True
-            first = queue.head if queue.in_flight == 0 else self.next_of(queue)
+            first = self.first_of(queue)
             if first < self.window.front:
                 self.window.aside.queues[first] = queue
             owner.fresh.append(first)
@@ -130,6 +130,10 @@ class WindowState:
         if queue.in_flight >= self.prefetch or holder is None or holder.restored:
             return False
         return holder.member is owner and self.next_of(queue) >= 0
+
+    def first_of(self, queue: KeyQueue) -> int:
+        """The record that goes out next, if one may."""
+        return queue.head if queue.in_flight == 0 else self.next_of(queue)
 
     def next_of(self, queue: KeyQueue) -> int:
         """The first record that may go out, NO_OFFSET if none: none behind a record that failed
@@ -385,7 +389,7 @@ class WindowState:
 
     def may_have(self, queue: KeyQueue, member: MemberQueue) -> bool:
         """Whether a member with a limit may have the next record of a key that is listed for it."""
-        return queue.head <= member.limit and self.may_go_out(queue, member)
+        return self.may_go_out(queue, member) and self.first_of(queue) <= member.limit
 
     def may_have_of(self, member: MemberQueue) -> int:
         """How many of the records that are listed for a member with a limit it may have."""

@@ -233,6 +233,18 @@ def test_a_limit_also_ends(how: str) -> None:
         assert play.close("c1").acquire("c2") == [0]
 
 
+def test_with_prefetch_a_newcomer_that_still_holds_a_key_gets_no_more_of_it() -> None:
+    """The next record of the key is behind its limit, the first one is not."""
+    play = Playbook(replace(LAST_SENT, prefetch_per_key=2)).join("c1", "c2")
+    mine = play.keys_of("c2")[0]
+    play.produce(mine, mine, mine)
+    assert play.acquire("c2", 1) == [0]
+    play.leave("c2", closes=False).join("c2")
+    assert play.acquire("c2") == []
+    play.ack("c2", 0)
+    assert play.acquire("c2") == [1, 2]
+
+
 def test_a_limit_ends_with_its_join_policy() -> None:
     """A group's settings may change while its windows are up, also there and back."""
     play = Playbook(LAST_SENT).join("c1", "c2")
