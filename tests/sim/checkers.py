@@ -322,13 +322,17 @@ class Checkers:
 
     # ------------------------------------------------------------------------------------- silence
 
-    def silence_told(self, notice: Notice, name: str, now_ms: int) -> None:
+    @property
+    def somebody_attentive(self) -> bool:
+        return len(self._present) > len(self.silence.silent)
+
+    def silence_told(self, notice: Notice, name: str, now_ms: int, *, others: bool) -> None:
+        """`others`: somebody was attentive before the step, in which several may come back."""
         if notice is Notice.SILENT:
             lock_ms = self.policy.lock_duration_ms
             wrong = self.silence.fell_silent(name, self.members, lock_ms, now_ms)
             self.joined.pop(name, None)
         else:
-            others = len(self._present) > len(self.silence.silent)
             wrong = self.silence.heard_again(name, self.members)
             if others:
                 self.joined[name] = self._position()

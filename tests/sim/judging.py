@@ -56,9 +56,11 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
     now_ms = event.now_ms
     if isinstance(event, Acquire | Acknowledge):
         checkers.silence.heard(event.member_id, now_ms)
+    others = checkers.somebody_attentive
     for effect in step.effects:
         if isinstance(effect, Noticed) and effect.notice in (Notice.SILENT, Notice.HEARD_AGAIN):
-            checkers.silence_told(effect.notice, effect.detail.removeprefix("member "), now_ms)
+            name = effect.detail.removeprefix("member ")
+            checkers.silence_told(effect.notice, name, now_ms, others=others)
     match event:
         case Acknowledge():
             (result,) = [e for e in step.effects if isinstance(e, AckResult)]
