@@ -147,14 +147,14 @@ class KafkaTools:
     def consumer_groups(self) -> None:
         topic = self.filled(20)
         group = f"{topic}-moved"
-        offsets = ("--group", group, "--topic", topic, "--reset-offsets", "--execute")
-        main = "consumer.group.ConsumerGroupCommand"
-        self.client(main, *offsets, "--to-offset", "7")
-        said = self.client(main, "--describe", "--group", group, *_PATIENT)
-        row = row_with(topic, said)
+        words = ("consumer.group.ConsumerGroupCommand", *_PATIENT)
+        where = ("--group", group, "--topic", topic, "--to-offset", "7")
+        said = self.client(*words, "--reset-offsets", "--execute", *where)
+        assert topic in said.split(), f"nothing was reset: {said}"
+        row = row_with(topic, self.client(*words, "--describe", "--group", group))
         assert row[3:6] == ["7", "20", "13"], row
-        self.client(main, "--delete", "--group", group)
-        assert group not in self.client(main, "--list")
+        self.client(*words, "--delete", "--group", group)
+        assert group not in self.client(*words, "--list")
 
     def offsets(self) -> None:
         topic = self.filled(20, partitions=2)
