@@ -82,4 +82,5 @@ class CommittedOffset:
         checkers.settled = settled_of(elsewhere)
         for offset in checkers.settled:
             checkers.causes.setdefault(offset, "settled elsewhere")
+            checkers.ended.add((offset, checkers.log.known_epoch_at(offset)))
         return True
