@@ -165,7 +165,12 @@ class ClientConnection:
     def producing(self) -> Producing:
         state = self._state
         return Producing(
-            self.id, state.produces, state.oldest_produce_ns, state.client, state.produces_to
+            self.id,
+            state.produces,
+            state.oldest_produce_ns,
+            state.client,
+            state.produces_to,
+            state.whole_produce_ns,
         )
 
     @property

@@ -194,13 +194,15 @@ class RunningTopic:
         late_ms = monotonic_ms() - self._adopting.since_ms - self.record.pace.adoption_ms
         if late_ms < 0:
             return
-        for connection in self._connections(self._adopting.to_close):
+        over = late_ms > CLOSE_MS  # then nobody's answer is waited for any more
+        adopting = self._adopting
+        for connection in self._connections(adopting.outstanding if over else adopting.to_close):
             if not connection.draining:
                 self.closed += 1
                 if self.record.boundaries:
                     self.late.last_ms = self.clock.latest_ms()
                 connection.drain()
-            if late_ms > CLOSE_MS:
+            if over:
                 connection.abort()
 
     # ---------------------------------------------------------------------------------------- looks

@@ -156,6 +156,13 @@ class ConnectionState:
             return 0
         return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), None)
 
+    @property
+    def whole_produce_ns(self) -> int:
+        """When the first Produce request that upstream has not answered was whole, whatever came
+        behind it; 0: none is whole.
+        """
+        return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), 0)
+
     def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []
         if not self._ended:

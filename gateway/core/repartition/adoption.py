@@ -24,7 +24,8 @@ from gateway.core.repartition.limits import CLIENTS_MAX
 @dataclass(frozen=True, slots=True)
 class Producing:
     """A client's connection. `oldest_ns`: when its oldest request that is not answered was whole;
-    0: it is not yet, None: it has none.
+    0: it is not yet, None: it has none. `whole_ns`: the same of its first Produce request upstream,
+    whatever has begun behind it; 0: none is whole.
     """
 
     connection: int
@@ -32,6 +33,7 @@ class Producing:
     oldest_ns: int | None
     client: Client = ("", None)
     topics: Collection[str] = ()  # of those that grow, what it has produced to meanwhile
+    whole_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -66,7 +68,8 @@ class Adopting:
 
     def to_close(self, connections: Iterable[Producing]) -> list[int]:
         """Of these, when their time is over. The client of one that is opened later knows what it
-        has to, once it was served: no more than an answer is waited for.
+        has to, once it was served: no more than an answer is waited for. Once the time for answers
+        is over, too, all that are outstanding are to be closed.
         """
         return [
             producing.connection
@@ -79,15 +82,14 @@ class Adopting:
         concerned = producing.connection in self.produced or self.topic in producing.topics
         if not concerned or producing.connection in self._done:
             return False
-        oldest_ns = producing.oldest_ns
         if producing.connection > self.newest:
             if not self._was_served(producing.client):
                 return True
-            return 0 < (oldest_ns or 0) <= self._clients_ns.get(producing.client, 0)
+            return 0 < producing.whole_ns <= self._clients_ns.get(producing.client, 0)
         served_ns = self._served_ns.get(producing.connection)
         if served_ns is None:
             return True
-        if oldest_ns is not None and oldest_ns <= served_ns:
+        if producing.oldest_ns is not None and producing.oldest_ns <= served_ns:
             return True
         # The request that it is in the middle of next is a new one.
         self._done.add(producing.connection)

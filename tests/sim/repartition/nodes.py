@@ -300,7 +300,14 @@ class Nodes(World):
             if sent and at not in client.stuck and self.owners[at] is node
         ]
         oldest_ns = min(sent) * 1_000_000 if sent else None
-        return Producing(link.connection, link.produces, oldest_ns, client.client, link.topics)
+        return Producing(
+            link.connection,
+            link.produces,
+            oldest_ns,
+            client.client,
+            link.topics,
+            whole_ns=oldest_ns or 0,
+        )
 
     def _close_late_ones(self, node: Node) -> None:
         if node.adopting is None or node.record is None:
@@ -308,12 +315,14 @@ class Nodes(World):
         over_ms = self.now_ms - node.adopting.since_ms - node.record.pace.adoption_ms
         if over_ms < 0:
             return
-        to_close = node.adopting.to_close(self._all_producing(node))
+        adopting, over = node.adopting, over_ms > CLOSE_MS
+        chosen = adopting.outstanding if over else adopting.to_close
+        to_close = chosen(self._all_producing(node))
         if to_close and node.record.boundaries:
             node.late_ms = self._latest_ms(node)
         for client in self.clients:
             link = client.links.get(node.name)
-            if link is not None and link.connection in to_close and over_ms > CLOSE_MS:
+            if link is not None and link.connection in to_close and over:
                 node.adopting.closed(link.connection)
                 self._disconnect(client, node)
 

@@ -46,7 +46,9 @@ def what_is_on_its_way_lost(patch: pytest.MonkeyPatch) -> None:
     outstanding = Adopting.outstanding
 
     def planted(self: Adopting, connections: Iterable[Producing]) -> list[int]:
-        return outstanding(self, (replace(each, oldest_ns=None) for each in connections))
+        return outstanding(
+            self, (replace(each, oldest_ns=None, whole_ns=0) for each in connections)
+        )
 
     patch.setattr(Adopting, "outstanding", planted)
 

@@ -49,6 +49,18 @@ def test_a_request_that_the_screen_stops_waits_for_its_turn() -> None:
     assert state.oldest_produce_ns is None
 
 
+def test_a_whole_produce_request_is_known_while_the_next_one_comes() -> None:
+    state = screened(looks_at=frozenset())
+    produce = request(ApiKey.PRODUCE, correlation_id=1, message={"Acks": 1, "TopicData": []})
+    state.from_client(produce[:-1], now_ns=50)
+    assert state.whole_produce_ns == 0
+    state.from_client(produce[-1:], now_ns=100)
+    state.from_client(produce[:20], now_ns=200)
+    assert (state.oldest_produce_ns, state.whole_produce_ns) == (0, 100)
+    state.from_upstream(response(ApiKey.PRODUCE, correlation_id=1))
+    assert state.whole_produce_ns == 0
+
+
 def test_a_produce_request_that_is_looked_at_may_be_as_long_as_any() -> None:
     state = screened(looks_at=frozenset({ApiKey.PRODUCE, ApiKey.FETCH}))
     rows = [{"Index": 0, "Records": bytes(LOCAL_REQUEST_BYTES_MAX)}]

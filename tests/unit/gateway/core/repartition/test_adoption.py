@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.core.repartition.adoption import Adopting, Producing
 from gateway.core.repartition.consumers import Client
 
@@ -13,7 +15,7 @@ def adopting(newest: int = 5) -> Adopting:
 
 
 def producing(connection: int, oldest_ns: int | None = None, *topics: str) -> Producing:
-    return Producing(connection, True, oldest_ns, ME, topics)
+    return Producing(connection, True, oldest_ns, ME, topics, whole_ns=oldest_ns or 0)
 
 
 def test_only_those_that_produce_and_were_not_served() -> None:
@@ -63,3 +65,6 @@ def test_what_one_that_is_opened_later_sent_before_is_waited_for() -> None:
         assert asked.to_close([producing(6, oldest_ns, "orders")]) == []
     in_the_middle = producing(6, 0, "orders")
     assert asked.outstanding([in_the_middle]) == [], "it has nothing that is whole"
+    for whole_ns, outstanding in ((100, [6]), (101, [])):
+        pipelined = replace(in_the_middle, whole_ns=whole_ns)
+        assert asked.outstanding([pipelined]) == outstanding, "an earlier one is upstream"

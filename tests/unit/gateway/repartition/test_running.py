@@ -1,0 +1,56 @@
+"""A running repartition and the connections of its producers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.core.forwarding.metadata_answer import ListedTopic
+from gateway.core.repartition.adoption import Producing
+from gateway.core.repartition.consumers import Client
+from gateway.core.repartition.plan import Order
+from gateway.core.repartition.record import Phase
+from gateway.listen.server import ConnectionId
+from gateway.repartition.limits import CLOSE_MS
+from tests.rig.node_parts import TOPIC, TOPIC_ID
+from tests.rig.repartition_site import PACE, Site, story
+from tests.rig.virtual_time import now_ms
+from tests.unit.gateway.repartition.test_repartitions import _clock  # noqa: F401 - a fixture
+
+ME: Client = ("10.0.0.1", "app")
+LATER = ConnectionId(7)
+
+
+@dataclass
+class Unanswered:
+    """A connection whose Produce upstream does not answer."""
+
+    connections: dict[int, object]
+    client: Client = ME
+    draining: bool = False
+    producing: Producing = field(
+        default=Producing(LATER, True, oldest_ns=1, client=ME, topics=[TOPIC], whole_ns=1)
+    )
+
+    def drain(self) -> None:
+        self.draining = True
+
+    def abort(self) -> None:
+        del self.connections[LATER]
+
+
+def test_an_answer_that_does_not_come_holds_a_repartition_up_for_a_bounded_time() -> None:
+    """Its client was served, so it is closed only when the time for answers is over, too."""
+
+    async def tell(site: Site) -> None:
+        await site.one.start(Order(TOPIC, 4))
+        await site.until(Phase.SHOWN)
+        shown_ms, run = now_ms(), site.one.running[TOPIC]
+        site.view.connections[LATER] = Unanswered(site.view.connections)
+        run.served(LATER, [ListedTopic(TOPIC, TOPIC_ID, 0, 4)])
+        assert [each.client for each in run.outstanding()] == [ME]
+        await site.until(Phase.OPEN)
+        waited_ms = now_ms() - shown_ms
+        assert PACE.adoption_ms + CLOSE_MS <= waited_ms <= PACE.adoption_ms + CLOSE_MS + 1_000
+        assert (site.view.connections, run.closed) == ({}, 1)
+
+    story(tell)
