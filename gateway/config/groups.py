@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from dispatcher.core.model import EvictPolicy, JoinPolicy, PoisonPolicy, Policy
 from gateway.config.section import Section
@@ -48,10 +55,15 @@ class FilterRule(Section):
         return len(self.client_id.encode()) + sum(len(key.encode()) for key in self.keys)
 
 
-def _bounded(rules: tuple[FilterRule, ...]) -> tuple[FilterRule, ...]:
+STORED = "stored"  # as context: rules that were set before their cost had a bound still count
+
+
+def _bounded(rules: tuple[FilterRule, ...], info: ValidationInfo) -> tuple[FilterRule, ...]:
     size = sum(rule.text_bytes for rule in rules)
     if size > FILTER_SET_BYTES_MAX:
         raise ValueError(f"{size} bytes of client ids and keys: at most {FILTER_SET_BYTES_MAX}")
+    if info.context == STORED:
+        return rules
     try:
         check_cost(tuple([key.encode() for key in rule.keys]) for rule in rules)
     except InvalidKeyFilters as invalid:

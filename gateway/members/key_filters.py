@@ -17,6 +17,7 @@ import asyncio
 import fnmatch
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -26,7 +27,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from gateway.config.file import Config
-from gateway.config.groups import FilterRule, FilterRules
+from gateway.config.groups import STORED, FilterRule, FilterRules
 from gateway.core.share.declared_filters import InvalidKeyFilters, client_name, inline_filters
 from gateway.members.change_log import ChangeLog
 from gateway.members.limits import (
@@ -85,14 +86,15 @@ class KeyFilters:
         self.trouble = ""  # why the rules cannot be read; groups stand until they are known
         self._config = config
         self._now_ms = now_ms
-        self._table = RedisTable(redis, _KEY, rule_rows, parse_rules)
+        self._table = RedisTable(redis, _KEY, rule_rows, _stored_rules)
         self._version_table: RedisTable[int] = RedisTable(redis, _VERSIONS_KEY, int, int)
         self._versions: dict[str, int] = {}  # by group
         self._log = ChangeLog(redis)
         self._set: dict[str, _Set] = {}
         # One change at a time is stored and then in memory; each counts those before it.
         self._changing = asyncio.Lock()
-        self._known: dict[tuple[str, str], _Known] = {}  # by group and client.id; the oldest first
+        # By group and client.id, the oldest first.
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
         self._known_bytes = 0
         self._loaded = False
         self._on_loaded: list[Callable[[], None]] = []
@@ -122,7 +124,7 @@ class KeyFilters:
         self._known[group, client_id] = known
         self._known_bytes += known.bytes - (0 if before is None else before.bytes)
         while self._known_bytes > FILTERS_REMEMBERED_BYTES:
-            self._known_bytes -= self._known.pop(next(iter(self._known))).bytes
+            self._known_bytes -= self._known.popitem(last=False)[1].bytes
 
     def of_rules(
         self, rules: Iterable[FilterRule], group: str, client_id: str
@@ -190,8 +192,7 @@ class KeyFilters:
         return [
             name
             for name, own in self._versions.items()
-            if own > versions.get(name, 0 if name in self._set else forgotten)
-            and name != _FORGOTTEN
+            if own > versions.get(name, forgotten) and name != _FORGOTTEN
         ]
 
     async def _write(self, groups: Iterable[str]) -> None:
@@ -307,9 +308,14 @@ def rule_rows(rules: Iterable[FilterRule]) -> list[dict[str, Any]]:
     return [{"client_id": rule.client_id, "keys": list(rule.keys)} for rule in rules]
 
 
-def parse_rules(rows: object) -> tuple[FilterRule, ...]:
+def _stored_rules(rows: object) -> tuple[FilterRule, ...]:
+    """Never left out for their cost: the members would get keys that were taken from them."""
+    return parse_rules(rows, context=STORED)
+
+
+def parse_rules(rows: object, *, context: str | None = None) -> tuple[FilterRule, ...]:
     """[{"client_id": glob, "keys": [glob, ...]}, ...]. Raises InvalidRules."""
     try:
-        return FilterRules.model_validate({"rules": rows}).rules
+        return FilterRules.model_validate({"rules": rows}, context=context).rules
     except ValidationError as error:
         raise InvalidRules(first_fault(error)) from error

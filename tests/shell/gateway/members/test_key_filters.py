@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -234,5 +235,50 @@ def test_removed_rules_that_one_node_forgets_are_not_written_again_by_another(
             three = filters(embedded.url)
             await three.load()
             assert not {"a", "b"} & three._versions.keys()
+
+    asyncio.run(work())
+
+
+def test_removals_that_a_node_slept_through_stay(
+    embedded: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still had the rules, and wrote them again: from then on the nodes had different ones."""
+
+    async def work() -> None:
+        monkeypatch.setattr(key_filters, "REMOVED_FILTERS_MAX", 2)
+        async with Opened() as filters:
+            one, two = filters(embedded.url), filters(embedded.url)
+            await one.load()
+            for name in "abcdef":
+                await one.put(name, RULES)
+            await two.load()
+            for name in "abcdef":
+                await one.remove(name)
+            await two.reread(lambda _: None)
+            for name in "abcdef":
+                assert two.rules(name).source == "config"
+            redis = Redis.from_url(embedded.url)
+            assert await redis.hgetall("keyway:filters") == {}
+            await redis.aclose()
+
+    asyncio.run(work())
+
+
+def test_rules_that_were_set_before_their_cost_had_a_bound_still_count(
+    embedded: EmbeddedRedis,
+) -> None:
+    """Left out, their members got the keys that an operator took from them."""
+
+    async def work() -> None:
+        rows = [{"client_id": f"c{at}", "keys": [f"*-eu{at:03}-*"]} for at in range(120)]
+        redis = Redis.from_url(embedded.url)
+        await redis.hset("keyway:filters", "g", json.dumps(rows))
+        await redis.hset("keyway:filter_versions", "g", "5")
+        await redis.aclose()
+        async with Opened() as filters:
+            node = filters(embedded.url)
+            await node.load()
+            assert node.of("g", "c7") == (b"*-eu007-*",)
+            assert node.rules("g").source == "rest"
 
     asyncio.run(work())
