@@ -149,8 +149,10 @@ def _take_limited(
     for offset in member.sort_ready():  # The whole list: one with a limit is not cut off.
         queue = state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
-        held = queue.in_flight > 0 and queue.holder is not session
-        if len(lease.offsets) == wanted or held or not state.may_have(queue, member):
+        if queue.in_flight > 0 and queue.holder is not session:
+            queue.listed = False  # The key is offered again when that ends.
+            continue
+        if len(lease.offsets) == wanted or not state.may_have(queue, member):
             kept.append(offset)
             continue
         first = state.first_of(queue)  # With prefetch an earlier one may have come back.

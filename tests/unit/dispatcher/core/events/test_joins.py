@@ -305,6 +305,24 @@ def test_a_run_of_one_key_waits_behind_the_limit_too() -> None:
     assert play.acquire("c2") == [2]
 
 
+def test_a_key_that_an_earlier_session_holds_is_offered_when_that_ends() -> None:
+    """It stayed listed: the member was taken for one with records, and never woken."""
+    policy = Policy(join_policy=JoinPolicy.LAST_SENT, prefetch_per_key=2, backoff_base_ms=100)
+    play = Playbook(policy).join("c1", "c2")
+    mine, other = play.keys_of("c2")[0], play.keys_of("c1")[0]
+    play.produce(mine, mine, mine, other)
+    assert play.acquire("c2") == [0, 1]
+    assert play.acquire("c1") == [3]
+    play.leave("c2", closes=False).join("c2")
+    play.ack("c2", 1, AckType.RELEASE)
+    play.wait(1_000)
+    assert play.acquire("c2", session="s2") == []
+    assert play.core.ready_for(MemberId("c2"), play.now_ms) == 0
+    play.ack("c2", 0)
+    assert MembersReady([MemberId("c2")]) in play.step.effects
+    assert play.acquire("c2", session="s2") == [1]
+
+
 # --- a member joins when a window was just loaded and not read again: holes are not stored
 
 
