@@ -20,7 +20,7 @@ from gateway.core.cluster.topology import Topic, TopicPartition, Topology
 from gateway.core.forwarding.own_answers import raw_rows
 from gateway.core.repartition.hiding import Shown, hide
 from gateway.core.wire.apis import ApiKey
-from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.errors import ErrorCode, WireError
 from gateway.core.wire.schema import Message
 from gateway.upstream.broker_connections import BrokerConnections
 from gateway.upstream.errors import Refused, TimedOut, Unreachable, UpstreamError
@@ -201,7 +201,10 @@ class Upstream:
         response = await self._metadata(self._watched)
         rows = raw_rows(response)
         same = {name for name, raw in rows.items() if self._rows.get(name) == raw}
-        topology = topology_from(self.topology, response, self.settings.slots, same=same)
+        try:
+            topology = topology_from(self.topology, response, self.settings.slots, same=same)
+        except WireError as error:  # of a topic that nobody has looked at before
+            raise Unreachable(f"unreadable answer: {error}") from error
         if not topology.brokers:
             raise Unreachable("the upstream knows no live broker yet")
         self._rows = rows
