@@ -53,9 +53,13 @@ def readable_by_all(path: Path) -> bool:
 
 def _holds_secrets(config: BaseModel) -> bool:
     return any(
-        isinstance(value, SecretStr) and not option.endswith(_HASH)
+        isinstance(value, SecretStr) and not option.endswith(_HASH) and _is_secret(option, value)
         for option, value in options(config)
     )
+
+
+def _is_secret(option: str, value: SecretStr) -> bool:
+    return not option.endswith("redis_url") or "@" in value.get_secret_value()
 
 
 def _has_passwords(clusters_file: Path) -> bool:

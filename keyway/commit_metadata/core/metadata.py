@@ -51,7 +51,8 @@ def encode(
 
     `settled` as in `Snapshot`: ascending, disjoint, inclusive; offsets below the cursor are left
     out. "" if not even the frame fits. `origin` 0 = not known; `settled_ms` 0 = not known, and only
-    told beside an origin. `epochs` are left out if they do not fit.
+    told beside an origin. `epochs` go before settled ranges where there is not room for both; they
+    are left out if they do not fit alone.
     """
     told = [number for number in (origin, settled_ms if origin else 0) if number]
     head = b"".join([number.to_bytes(_NUMBER_BYTES, "big") for number in told])

@@ -32,6 +32,7 @@ def named(**sections: Any) -> list[str]:
         ({}, []),
         ({"admin": {"tokens": [{"name": "a", "role": "viewer", "sha256": HASH}]}}, []),
         ({"state": {"redis_url": "redis://:secret@h"}}, ["keyway.yaml"]),
+        ({"state": {"redis_url": "redis://h:6379"}}, []),
         ({"state": {"redis_url_file": "f"}}, ["state.redis_url_file"]),
         (
             {
