@@ -262,11 +262,8 @@ class KafkaSide:
             return {}
         with self.consumer(group) as consumer:
             found = {}
-            ask = partial(consumer.committed, timeout=ANSWER_S)
             for part in parted(wanted, POSITIONS_AT_ONCE):
-                for committed in _by_coordinator(ask, part):
-                    if committed.offset >= 0:
-                        found[committed.topic, committed.partition] = position_of(committed)
+                found |= _committed(consumer, part)
             return found
 
     def set_positions(
@@ -276,18 +273,17 @@ class KafkaSide:
         stood: Mapping[Partition, Position] | None = None,
     ) -> None:
         """Commits the positions as they are, also backwards. The link must not run meanwhile: with
-        `stood`, the positions that were read before, it commits only if they are the same.
+        `stood`, the positions that were read before, it looks right before each commit, and raises
+        if they are others.
         """
         if not positions:
             return
-        if stood is not None and (now := self.positions(group, positions)) != stood:
-            moved = ", ".join(f"{topic}-{at}" for topic, at in sorted(_unlike(now, stood))[:5])
-            told = f"positions have moved meanwhile, by another process of the link: {moved}"
-            raise KafkaException(KafkaError(KafkaError._STATE, told))
         places = starmap(committing, positions.items())
         with self.consumer(group) as consumer:
 
             def commit(part: list[TopicPartition]) -> list[TopicPartition]:
+                if stood is not None:  # also before a repetition: it may be half a minute later
+                    _require_unmoved(_committed(consumer, part), part, stood)
                 return consumer.commit(offsets=part, asynchronous=False)
 
             for part in parted(places, POSITIONS_AT_ONCE):
@@ -339,10 +335,22 @@ def _by_coordinator(
             return found
 
 
-def _unlike(
-    now: Mapping[Partition, Position], stood: Mapping[Partition, Position]
-) -> set[Partition]:
-    return {place for place in now.keys() | stood.keys() if now.get(place) != stood.get(place)}
+def _committed(consumer: Consumer, places: list[TopicPartition]) -> dict[Partition, Position]:
+    """The positions of the consumer's group, for the places that have one."""
+    found = _by_coordinator(partial(consumer.committed, timeout=ANSWER_S), places)
+    return {(at.topic, at.partition): position_of(at) for at in found if at.offset >= 0}
+
+
+def _require_unmoved(
+    now: Mapping[Partition, Position],
+    places: Iterable[TopicPartition],
+    stood: Mapping[Partition, Position],
+) -> None:
+    asked = ((place.topic, place.partition) for place in places)
+    if moved := sorted(place for place in asked if now.get(place) != stood.get(place)):
+        listed = ", ".join(f"{topic}-{at}" for topic, at in moved[:5])
+        told = f"positions have moved meanwhile, by another process of the link: {listed}"
+        raise KafkaException(KafkaError(KafkaError._STATE, told))
 
 
 def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:

@@ -34,6 +34,9 @@ def test_a_password_as_java_s_parser_reads_it(text: str, expected: str) -> None:
     assert jaas_text(text) == expected
 
 
+PLACE = ("t", 0)
+
+
 class Committing:
     """A coordinator that refuses a commit of many positions, as Kafka does: it is one batch."""
 
@@ -97,6 +100,44 @@ def test_a_coordinator_that_was_just_made_is_waited_for(monkeypatch: pytest.Monk
     side.set_positions("link", {place: Position(8, "id") for place in places})
     assert coordinator.taken == dict.fromkeys(places, 8)
     assert coordinator.asked == 3
+
+
+class Succeeded(Committing):
+    """A coordinator that is none yet at the first commit. Before the next one the link's next
+    process has committed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken[PLACE] = 7
+
+    def commit(self, offsets: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        if self.taken[PLACE] == 7:
+            self.taken[PLACE] = 9
+            raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+        return super().commit(offsets)
+
+    def committed(self, places: list[TopicPartition], **_: object) -> list[TopicPartition]:
+        return [
+            TopicPartition(at.topic, at.partition, self.taken[at.topic, at.partition])
+            for at in places
+        ]
+
+
+def test_a_commit_that_is_repeated_sets_no_successor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The positions were looked at once, and the commit was repeated for half a minute."""
+    coordinator = Succeeded()
+
+    @contextmanager
+    def consumer(_: KafkaSide, __: str) -> Iterator[Committing]:
+        yield coordinator
+
+    monkeypatch.setattr(KafkaSide, "consumer", consumer)
+    monkeypatch.setattr("spark.streaming.kafka.sleep", lambda _: None)
+    side = KafkaSide(Cluster(name="a", bootstrap_servers="127.0.0.1:1"))
+    with pytest.raises(KafkaException, match=r"moved meanwhile, .*: t-0"):
+        side.set_positions("link", {PLACE: Position(8, "id")}, {PLACE: Position(7, "")})
+    assert coordinator.taken == {PLACE: 9}
 
 
 class Leaders:
