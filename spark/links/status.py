@@ -111,8 +111,8 @@ class StatusTopic:
     """The status topic of one cluster. Raises KafkaException if the cluster does not answer."""
 
     def __init__(self, side: KafkaSide, name: str) -> None:
-        # A row for each partition of a topic: thousands of them alike must fit Kafka's 1 MiB.
-        self._topic = CompactedTopic(side.settings, name, compression="lz4")
+        # A row for each partition of a topic: all of PARTITIONS_MAX must fit Kafka's 1 MiB.
+        self._topic = CompactedTopic(side.settings, name, compression="zstd")
         self._found: dict[str, bytes] = {}
         self._skipped = 0  # records that nobody can read
 

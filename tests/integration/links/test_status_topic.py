@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
+from spark.streaming.core.limits import PARTITIONS_MAX
 from spark.streaming.core.survey import Position, Topic
+from spark.streaming.orders import Result
 from tests.rig.link_by_hand import LinkByHand
+from tests.rig.link_in_memory import RESULT
 
 pytestmark = pytest.mark.integration
 
-WIDE = 10_000
+WIDE = PARTITIONS_MAX
 
 
 def test_a_topic_of_ten_thousand_partitions_is_told(
     kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
 ) -> None:
-    """At 3,500 Kafka refused its record, and no topic of the link was copied any more."""
+    """At 3,500 Kafka refused its record, and no topic of the link was copied any more; later at
+    10,000 once there were other counts in each row.
+    """
+    figures = Random(1)
     link = LinkByHand(kafka.bootstrap_servers, tmp_path, fresh_name("wide"))
     topic = Topic("wide", "here", WIDE, {})
     places = {("wide", at): Position(10**9 + at * 7_919, "here", epoch=at) for at in range(WIDE)}
     report = link.report()
     report.planned({"wide": topic}, {}, {"wide": "there"}, places)
+    for place, at in places.items():
+        result: Result = {**RESULT, "topic": "wide", "partition": place[1]}
+        result["copied"], result["skipped"] = figures.randrange(10**6), figures.randrange(10**6)
+        report.copied(result, at.epoch)
+        report.lost("wide", {place[1]: figures.randrange(10**6)}, {place[1]: at})
     report.publish({place: at.offset + place[1] for place, at in places.items()})
     assert link.report().positions() == places

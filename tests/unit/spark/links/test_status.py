@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import cast
 
+import pyarrow
 import pytest
 from structlog.testing import capture_logs
 
 from keyway.clusters.config import Cluster
 from keyway.kafka.compacted import CompactedTopic
-from spark.links.status import StatusTopic
+from spark.links.status import PartitionStatus, StatusTopic, TopicStatus
+from spark.streaming.core.limits import PARTITIONS_MAX
+from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 
 Row = dict[str, object]
@@ -76,3 +80,27 @@ def test_a_record_that_nobody_can_read_changes_nothing(key: bytes, value: bytes)
     )
     log.records = [(b"switch/c1-level-1", None), (None, b"x")]
     assert status.read("switch/") == {"switch/other": SWITCH}
+
+
+KAFKA_BYTES_MAX = 1_048_576  # of a record, compressed
+COUNTED = ("lag_records", "copied", "skipped", "repeats", "doubts", "gap", "gap_counted")
+OFFSETS = ("position", "log_end", "gap_at", "last_timestamp_ms", "waits_since_ms")
+
+
+def test_the_widest_topic_fits_a_record_with_every_count() -> None:
+    """Kafka refused it once the partitions had other counts, and no topic was copied any more."""
+    figures = Random(1)
+    topic = TopicStatus(topic_id="here", target_id="there")
+    topic.owed = {
+        at: Position(figures.randrange(10**9), "here", epoch=at) for at in range(PARTITIONS_MAX)
+    }
+    for at in range(PARTITIONS_MAX):
+        row = topic.partitions[at] = PartitionStatus(epoch=at, lag_s=figures.randrange(10**6) / 8)
+        for name in COUNTED:
+            setattr(row, name, figures.randrange(10**6))
+        for name in OFFSETS:
+            setattr(row, name, figures.randrange(10**9))
+    told = json.dumps(topic.as_json()).encode()
+    written = StatusTopic(KafkaSide(Cluster(name="c1", bootstrap_servers="127.0.0.1:1")), "links")
+    codec = written._topic._compression
+    assert len(pyarrow.compress(told, codec=codec, asbytes=True)) < 0.95 * KAFKA_BYTES_MAX
