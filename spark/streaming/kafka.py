@@ -261,7 +261,7 @@ class KafkaSide:
         if not wanted:
             return {}
         with self.consumer(group) as consumer:
-            found = {}
+            found: dict[Partition, Position] = {}
             for part in parted(wanted, POSITIONS_AT_ONCE):
                 found |= _committed(consumer, part)
             return found
