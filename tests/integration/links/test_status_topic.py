@@ -35,7 +35,9 @@ def test_a_topic_of_ten_thousand_partitions_is_told(
     for place, at in places.items():
         result: Result = {**RESULT, "topic": "wide", "partition": place[1]}
         result["copied"], result["skipped"] = figures.randrange(10**6), figures.randrange(10**6)
+        result["repeats"], result["doubts"] = figures.randrange(10**6), figures.randrange(10**6)
+        result["last_timestamp_ms"] = figures.randrange(10**12)
         report.copied(result, at.epoch)
         report.lost("wide", {place[1]: figures.randrange(10**6)}, {place[1]: at})
-    report.publish({place: at.offset + place[1] for place, at in places.items()})
+    report.publish({place: at.offset + figures.randrange(10**6) for place, at in places.items()})
     assert link.report().positions() == places
