@@ -58,6 +58,7 @@ _NO_CONCERN = (KafkaError.GROUP_AUTHORIZATION_FAILED,)
 _UNSEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
+# Long: one client of the driver's, whose questions share its errors and time-outs.
 class KafkaSide:
     """One cluster, asked by the driver. Methods raise KafkaException if it does not answer."""
 
