@@ -12,10 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 HOT := $(if $(PYTHON),$(shell $(PYTHON) gateway/compiled.py))
-# Five workers, a file each at a time (tests/rig/schedule.py): two cores, and tests wait for real
+# Four workers, a file each at a time (tests/rig/schedule.py): two cores, and tests wait for real
 # processes half of the time.
 # ARGS="-n 0" is one process.
-PYTEST := $(BIN)/pytest -p no:schemathesis -n 5 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -p no:schemathesis -n 4 --dist loadfile --no-loadscope-reorder
 # Python writes the byte code of imported modules; of all installed ones it takes ten seconds.
 # Where the environment forbids it, every start of a node compiles all it imports again: twice the
 # time.
