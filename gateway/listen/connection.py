@@ -164,14 +164,8 @@ class ClientConnection:
     @property
     def producing(self) -> Producing:
         state = self._state
-        return Producing(
-            self.id,
-            state.produces,
-            state.oldest_produce_ns,
-            state.client,
-            state.produces_to,
-            state.whole_produce_ns,
-        )
+        count, oldest, whole = state.produces, state.oldest_produce_ns, state.whole_produce_ns
+        return Producing(self.id, count, oldest, state.client, state.produces_to, whole)
 
     @property
     def draining(self) -> bool:

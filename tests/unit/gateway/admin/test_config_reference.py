@@ -84,7 +84,7 @@ def test_types_units_defaults_and_limits_are_those_of_the_model() -> None:
         *("integer", "ms", "`30000`", "100 to 3,600,000"),
     ]
     assert page["groups[]"]["rejected"][3:5] == ['`"drop"`', "`drop`, `dead_letter`, `block`"]
-    assert page["upstream.sasl"]["password"][1:4] == ["secret", "", "required"]
+    assert page["upstream.sasl"]["password"][1:4] == ["secret", "", "none"]
     assert page["listen"]["port_base"][1] == "port"
     assert page["groups[].filters[]"]["keys"][1:5] == [
         *("list of text", "", "required", "at least 1 entry"),
