@@ -154,14 +154,17 @@ class ConnectionState:
         requests = self._requests
         if requests.mid_frame or requests.held_bytes or requests.handles_produce:
             return 0
-        return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), None)
+        return self._first_produce_ns()
 
     @property
     def whole_produce_ns(self) -> int:
         """When the first Produce request that upstream has not answered was whole, whatever came
         behind it; 0: none is whole.
         """
-        return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), 0)
+        return self._first_produce_ns() or 0
+
+    def _first_produce_ns(self) -> int | None:
+        return next((call.whole_ns for call in self._calls if call.api_key == PRODUCE), None)
 
     def from_client(self, data: bytes, now_ns: int = 0) -> list[Effect]:
         effects: list[Effect] = []
