@@ -52,13 +52,12 @@ def readable_by_all(path: Path) -> bool:
 
 
 def _holds_secrets(config: BaseModel) -> bool:
-    return any(
-        isinstance(value, SecretStr) and not option.endswith(_HASH) and _is_secret(option, value)
-        for option, value in options(config)
-    )
+    return any(_is_secret(option, value) for option, value in options(config))
 
 
-def _is_secret(option: str, value: SecretStr) -> bool:
+def _is_secret(option: str, value: object) -> bool:
+    if not isinstance(value, SecretStr) or option.endswith(_HASH):
+        return False
     return not option.endswith("redis_url") or "@" in value.get_secret_value()
 
 
