@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.conformance.suites.compared import Compared
 from tests.conformance.suites.front import Setting
+from tests.conformance.suites.suite import Suite
 from tests.rig.gateway_process import REPOSITORY
 
 RESULTS = REPOSITORY / "tests" / "conformance" / "results.json"
@@ -25,7 +26,8 @@ suite's own matter. `make campaign NAME=conformance` runs them and writes this p
 
 A cell says how many tests passed through the gateway, of those that ran. "all alike": each test
 ended as it did without the gateway; where some did not, "direct" says how many passed without it.
-A dash: not run, or the suite has no setting for TLS.
+"no TLS": the suite has no setting to reach a given Kafka over TLS. "needs 3": it needs three
+brokers. A dash: it would run there, and has not been run.
 
 Some rows are no suites of others but their programs in a scene:
 
@@ -81,12 +83,12 @@ def cell(suite: str, setting: Setting, found: Compared) -> Cell:
     )
 
 
-def publish(suite: str, setting: Setting, found: Compared) -> None:
+def publish(suite: str, setting: Setting, found: Compared, listed: Sequence[Suite]) -> None:
     new = cell(suite, setting, found)
     cells = [known for known in read(RESULTS) if known.place != new.place] + [new]
     cells.sort(key=lambda known: known.place)
     RESULTS.write_text(json.dumps([asdict(known) for known in cells], indent=1) + "\n")
-    PAGE.write_text(page(cells))
+    PAGE.write_text(page(cells, listed))
 
 
 def read(path: Path) -> list[Cell]:
@@ -99,12 +101,18 @@ def read(path: Path) -> list[Cell]:
     ]
 
 
-def page(cells: Sequence[Cell]) -> str:
+def page(cells: Sequence[Cell], listed: Sequence[Suite]) -> str:
+    by_name = {suite.name: suite for suite in listed}
     by_place = {known.place: known for known in cells}
     lines = [_HEAD, f"| Suite | Kafka | {' | '.join(HEADS)} |", "|---" * (2 + len(HEADS)) + "|"]
     for suite, kafka in sorted({(known.suite, known.kafka) for known in cells}):
-        found = [by_place.get((suite, kafka, *column)) for column in COLUMNS]
-        texts = [known.text() if known is not None else "—" for known in found]
+        texts = []
+        for brokers, tls in COLUMNS:
+            known = by_place.get((suite, kafka, brokers, tls))
+            setting = Setting(kafka, brokers, tls=tls)
+            texts.append(
+                known.text() if known is not None else _absent(by_name.get(suite), setting)
+            )
         lines.append(f"| {suite} | {kafka} | {' | '.join(texts)} |")
     explained = sorted({(known.suite, *pair) for known in cells for pair in known.explained})
     if explained:
@@ -116,6 +124,10 @@ def page(cells: Sequence[Cell]) -> str:
         lines += ["| Suite | Test | Verdicts |", "|---|---|---|"]
         lines += [f"| {suite} | `{test}` | {_of_table(said)} |" for suite, test, said in open_]
     return "\n".join(lines) + "\n"
+
+
+def _absent(suite: Suite | None, setting: Setting) -> str:
+    return (suite and suite.lacks(setting)) or "—"
 
 
 def _of_table(text: str) -> str:

@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from spark.flights import read_topic
 from spark.session import kafka_session
 from tests.conformance.suites.compared import Verdicts
 from tests.conformance.suites.ecosystem import LINES, PARTITIONS, read, send, topics
@@ -25,6 +24,8 @@ VALUES = Counter(line.encode() for line in LINES)
 class SparkJobs:
     def __init__(self, front: Front, session: SparkSession) -> None:
         self.front, self.session = front, session
+        client = {"bootstrap.servers": front.bootstrap, **front.java()}
+        self._kafka = {f"kafka.{name}": value for name, value in client.items()}
 
     def _filled(self, name: str) -> str:
         topics(self.front, name)
@@ -34,8 +35,12 @@ class SparkJobs:
     def _written(self, topic: str) -> Counter[bytes]:
         return Counter(value for _, value in read(self.front, topic) if value is not None)
 
+    def _rows(self, topic: str) -> DataFrame:
+        source = self.session.read.format("kafka").options(**self._kafka)
+        return source.option("subscribe", topic).load()  # all of it, as it is now
+
     def batch(self) -> None:
-        rows = read_topic(self.session, self.front.bootstrap, self._filled("spark-batch"))
+        rows = self._rows(self._filled("spark-batch"))
         found = rows.select("partition", "offset", "value").collect()
         assert Counter(bytes(row["value"]) for row in found) == VALUES
         places = {(row["partition"], row["offset"]) for row in found}
@@ -47,7 +52,7 @@ class SparkJobs:
         none = dict.fromkeys(map(str, range(PARTITIONS)), 1)
         rows = (
             self.session.read.format("kafka")
-            .option("kafka.bootstrap.servers", self.front.bootstrap)
+            .options(**self._kafka)
             .option("subscribe", topic)
             .option("startingOffsets", _offsets(topic, none))
             .option("endingOffsets", _offsets(topic, some))
@@ -70,7 +75,7 @@ class SparkJobs:
     def _streamed(self, topic: str, target: str, checkpoint: Path) -> None:
         source = (
             self.session.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.front.bootstrap)
+            .options(**self._kafka)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", 250)
@@ -79,7 +84,7 @@ class SparkJobs:
         query = (
             source.select("key", "value")
             .writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.front.bootstrap)
+            .options(**self._kafka)
             .option("topic", target)
             .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
@@ -90,11 +95,11 @@ class SparkJobs:
     def sink(self) -> None:
         topic, target = self._filled("spark-sink"), "spark-sink-out"
         topics(self.front, target)
-        rows: DataFrame = read_topic(self.session, self.front.bootstrap, topic)
         (
-            rows.select(col("key"), col("value"))
+            self._rows(topic)
+            .select(col("key"), col("value"))
             .write.format("kafka")
-            .option("kafka.bootstrap.servers", self.front.bootstrap)
+            .options(**self._kafka)
             .option("topic", target)
             .save()
         )
