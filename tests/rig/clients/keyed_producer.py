@@ -6,6 +6,9 @@ until its standard input ends.
 Two are no properties of the client. `sent.before=n`: it goes on behind n records of another such
 producer. `transaction.records=n`: it writes transactions of n records; every fourth one it aborts,
 and its records have a value of -1; one that fails it aborts, too, and sends its records once more.
+If that ends the client, it opens another one: when what is before Kafka dies, be it Keyway or a
+plain TCP relay, librdkafka sometimes sends two batches of one partition again out of order, and
+Kafka's OUT_OF_ORDER_SEQUENCE_NUMBER is fatal to it.
 Its last line: how many records were acknowledged, how many were not, and of each key its number of
 records (KeyedProducer.java prints the same).
 """
@@ -20,12 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 
 @dataclass(slots=True)
 class Sender:
-    producer: Producer
+    open: Callable[[], Producer]
     topic: str
     first: int
     keys: int
@@ -34,6 +37,15 @@ class Sender:
     transaction: int  # records of each; 0: there are none
     failed: list[str] = field(default_factory=list)
     tried: int = 0  # transactions
+    producer: Producer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.producer = self.open()
+        if self.transaction:
+            self.producer.init_transactions()
 
     def go_on(self) -> None:
         """With the next record, or transaction."""
@@ -55,6 +67,17 @@ class Sender:
 
     def _is_whole(self) -> bool:
         """Whether the next transaction is committed. Raises KafkaException: it is fenced."""
+        try:
+            return self._commits()
+        except KafkaException as failure:
+            if not failure.args[0].fatal() or failure.args[0].code() == KafkaError._FENCED:
+                raise
+            self.producer.purge()
+            self._begin()
+            return False
+
+    def _commits(self) -> bool:
+        """Raises KafkaException, too, if the client is at its end."""
         self.tried += 1
         aborts = self.tried % 4 == 0
         self.producer.begin_transaction()
@@ -83,16 +106,14 @@ def main(bootstrap: str, topic: str, first: int, keys: int, rate: int, config: l
     sent, transaction = (
         int(properties.pop(word, 0)) for word in ("sent.before", "transaction.records")
     )
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", **properties})
-    sender = Sender(producer, topic, first, keys, rate, sent, transaction)
+    properties = {"bootstrap.servers": bootstrap, "linger.ms": "5", **properties}
+    sender = Sender(lambda: Producer(properties), topic, first, keys, rate, sent, transaction)
     try:
-        if transaction:
-            producer.init_transactions()
         while not ended.is_set():
             sender.go_on()
     except KafkaException as failure:
         sender.failed.append(repr(failure))
-    left = producer.flush(150)
+    left = sender.producer.flush(150)
     named = {f"key-{first + at}": (sender.sent - at + keys - 1) // keys for at in range(keys)}
     told_last = {"sent": sender.sent, "failed": sender.failed, "left": left, "keys": named}
     sys.stdout.write(json.dumps(told_last) + "\n")

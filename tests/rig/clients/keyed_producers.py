@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,12 +19,13 @@ REPOSITORY = Path(__file__).parents[3]
 
 class KeyedProducer:
     def __init__(self, command: Sequence[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             text=True,
         )
 
@@ -59,7 +61,9 @@ class KeyedProducer:
         one goes on behind.
         """
         out, _ = self.process.communicate(timeout=patient_s(200))
-        assert out, f"a producer ended with {self.process.returncode}"
+        self._said.seek(0)
+        words = self._said.read()[-2_000:].decode(errors="replace")
+        assert out, f"a producer ended with {self.process.returncode}: {words}"
         told: dict[str, Any] = json.loads(out.splitlines()[-1])
         assert not told["failed"], told["failed"][:3]
         assert told["left"] == 0, f"{told['left']} records unsent"
