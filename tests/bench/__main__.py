@@ -63,7 +63,7 @@ PARTS = (
 # Seconds for each part's rounds: with loading and starting, a quarter of an hour.
 SECONDS_MAX = {
     "throughput": 300,
-    "latency": 120,
+    "latency": 240,
     "dashboard": 300,
     "memory": 75,
     "metrics": 120,
