@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from gateway.core.repartition.record import Pace, Phase, Repartition
+from gateway.repartition.late_records import LateRecords
 from gateway.repartition.metrics import RepartitionCollector
-from gateway.repartition.running import Late, RunningTopic
+from gateway.repartition.running import RunningTopic
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.virtual_time import now_ms, run
 
@@ -22,7 +23,7 @@ class GrowingOfStory:
     """A topic that grows, as its metrics see it."""
 
     record: Repartition
-    late: Late = field(default_factory=Late)
+    late: LateRecords = field(default_factory=LateRecords)
     closed: int = 0
     given_up: tuple[str, ...] = ()
 

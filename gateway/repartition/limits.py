@@ -36,6 +36,9 @@ CREATE_MS_MAX = 30_000
 SAMPLED_PARTITIONS_MAX = 32
 SAMPLED_OFFSETS = 200
 
+# Where no window reads, one fetch looks for late records so often.
+SAMPLE_MS = 1_000
+
 # Groups that are asked for their positions at a time.
 GROUPS_ASKED_AT_ONCE = 16
 

@@ -222,6 +222,8 @@ class Repartitions:
         await run.clock.ask(self._table)
         if record.holds:
             await run.look()
+            if self._company.leads():
+                await run.sample()
             run.close_late_ones()
         run.said = NodeSaid(record.version, len(run.outstanding()), run.late.last_ms)
         if not self._company.leads():

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from dispatcher.core.dispatcher import Dispatcher
@@ -25,7 +24,6 @@ from gateway.core.repartition.holding import (
     Report,
     Way,
     hold_for,
-    moves,
     report_of,
     together,
 )
@@ -33,6 +31,7 @@ from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.progress import NodeSaid
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.listen.server import ClientConnection, ConnectionId, Server
+from gateway.repartition.late_records import LateRecords
 from gateway.repartition.limits import CLOSE_MS
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.table import RepartitionTable, Reports
@@ -71,18 +70,6 @@ class RedisClock:
         return self.told_ms + monotonic_ms() - self.asked_ms
 
 
-@dataclass(slots=True)
-class Late:
-    """Records of keys that move, above the boundary of an old partition: a producer that has not
-    asked for Metadata since, or one that bypasses the gateway. Of a topic that moves: records that
-    came when nothing could come any more.
-    """
-
-    records: int = 0
-    last_ms: int = 0  # when the last one came, or one by a producer that has not moved; 0: none
-    by_partition: Counter[int] = field(default_factory=Counter)
-
-
 class RunningTopic:
     def __init__(
         self,
@@ -99,7 +86,7 @@ class RunningTopic:
         self.record = record
         self.topic_id = topic_id_text(bytes.fromhex(record.topic_id))
         self._new_topic_id = self.topic_id
-        self.late = Late()
+        self.late = LateRecords()
         self.reports: dict[tuple[str, int], Report] = {}  # by group and old partition
         self.ends: dict[int, int] = {}  # as last seen
         self.reasons: tuple[str, ...] = ()  # what it waits for
@@ -117,7 +104,6 @@ class RunningTopic:
         self._way = way
         self.said = NodeSaid(0)  # what this node tells the others
         self.plain: PlainGroups | None = None  # of SHOWN and later
-        self._counted: dict[int, int] = {}  # offsets before it were looked at, by partition
         self.clock = RedisClock()
         self._resumes = record.phase is Phase.OPEN
         self.moved(record)
@@ -215,7 +201,7 @@ class RunningTopic:
         asked_ms = self.clock.earliest_ms()
         self.ends = await self._log_ends()
         if self.record.into:
-            self._note_ends()
+            self.late.ended_at(self.record, self.ends, self.clock.latest_ms())
         ways, silent_ms = self._ways()
         look = Look(asked_ms - silent_ms, self.clock.latest_ms(), self.ends)
         self._ends.saw(look, ways, self.record)
@@ -326,37 +312,15 @@ class RunningTopic:
 
     # ----------------------------------------------------------------------------------------- late
 
-    def _note_ends(self) -> None:
-        """Whoever writes to the old partitions of a topic that moves has not moved yet."""
-        for partition, boundary in enumerate(self.record.boundaries):
-            end, seen = self.ends.get(partition, 0), self._counted.get(partition, 0)
-            if end > max(boundary, seen):
-                self.late.last_ms = self.clock.latest_ms()
-                if self.record.phase is Phase.DRAINING:
-                    self.late.records += end - max(boundary, seen)
-                    self.late.by_partition[partition] += end - max(boundary, seen)
-            self._counted[partition] = max(end, seen)
+    async def sample(self) -> None:
+        await self.late.sample(self.record, self.ends, self._upstream, self.clock.latest_ms())
 
     def watch(self, window: Window) -> None:
         """Watches the window of an old partition."""
         window.when_read = partial(self._read, window.key.partition)
 
     def _read(self, partition: int, read: ReadResult) -> None:
-        record = self.record
-        if not record.boundaries or record.partitioner is None or record.into:
-            return
-        first = max(self._counted.get(partition, 0), record.boundaries[partition])
-        if read.end <= first:
-            return
-        self._counted[partition] = read.end
-        late = sum(
-            offset >= first and key is not None and moves(record, partition, key)
-            for offset, key in zip(read.offsets, read.keys, strict=True)
-        )
-        if late:
-            self.late.records += late
-            self.late.by_partition[partition] += late
-            self.late.last_ms = self.clock.latest_ms()
+        self.late.read(self.record, partition, read, self.clock.latest_ms())
 
 
 def monotonic_ms() -> int:

@@ -78,6 +78,29 @@ async def leaders_of(upstream: Upstream, topic: str) -> Leaders | None:
     return Leaders(row["TopicId"], leaders)
 
 
+async def keys_from(
+    upstream: Upstream, tp: TopicPartition, leader: int, position: int
+) -> list[tuple[int, bytes]]:
+    """Offsets and keys in the answer of one fetch; none if the log is damaged there. Raises
+    UpstreamError.
+    """
+    place = FetchPosition(Source(tp, READ_UNCOMMITTED), position)
+    fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
+    answer = (await fetched(upstream, leader, TIMES_LANE, fetch))[tp]
+    scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
+    try:
+        while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
+            pass
+    except CorruptBatch:
+        return []
+    return [
+        (offset, key)
+        for batch in scan.batches
+        for offset, key in zip(batch.offsets, batch.keys, strict=True)
+        if key is not None and offset >= position
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     upstream: Upstream
@@ -133,22 +156,9 @@ class Survey:
             position = max(starts[partition], ends[partition] - SAMPLED_OFFSETS)
             if position < ends[partition]:
                 tp = TopicPartition(topic, there.topic_id, partition)
-                samples[partition] = await self._keys(tp, there.leaders[partition], position)
+                keyed = await keys_from(self.upstream, tp, there.leaders[partition], position)
+                samples[partition] = [key for _, key in keyed[-SAMPLED_OFFSETS:]]
         return shown_by(samples, before, named)
-
-    async def _keys(self, tp: TopicPartition, leader: int, position: int) -> list[bytes]:
-        """The keys in the answer of one fetch; none if the log is damaged there."""
-        place = FetchPosition(Source(tp, READ_UNCOMMITTED), position)
-        fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
-        answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]
-        scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
-        try:
-            while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
-                pass
-        except CorruptBatch:
-            return []
-        keys = (key for batch in scan.batches for key in batch.keys)
-        return [key for key in keys if key is not None][-SAMPLED_OFFSETS:]
 
     async def first_record(self, record: Repartition, partition: int, position: int) -> int:
         """The offset of the first record at or behind `position` that a consumer gets, as far as

@@ -407,3 +407,24 @@ def test_a_producer_that_bypasses_the_gateway_is_told_of(
         )
     finally:
         member.close()
+
+
+def test_such_a_producer_is_told_of_where_consumer_groups_alone_read(
+    kafka: KafkaCluster,
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+) -> None:
+    name, moved, stays = topic(partitions=2), key_for(2, 4), key_for(0, 4)
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": fresh_name("plain")})
+    try:
+        produce(node.bootstrap, name, [(moved, b"old"), (stays, b"old")], config=MURMUR2)
+        consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
+        repartition(node, name, partitions=4, partitioner="murmur2", execute=True)
+        wait_for_phase(node, name, "open")
+        late = [(stays, b"new"), (moved, b"late"), (moved, b"late, too")]
+        produce(kafka.bootstrap_servers, name, late, partition=0)
+        wait_until(lambda: status(node, name)["late_records"] == 2, what="late", deadline_s=30)
+        assert status(node, name)["late_partitions"] == [0]
+    finally:
+        consumer.close()
