@@ -132,7 +132,7 @@ def listed(version: str) -> list[str]:
     """The rows of kafka_jars.py for another version. Raises SetupError as `kafka_libs`."""
     names = {jar.name for jar in kafka_libs(version).glob("*.jar")}
     found = []
-    for jar in (build_dir() / "ivy").glob("*/*/*s/*.jar"):  # organisation/name/jars or bundles/
+    for jar in _ivy_cache(poms=True).glob("*/*/*s/*.jar"):  # organisation/name/jars or bundles/
         organisation, name = jar.parts[-4:-2]
         if jar.name in names:
             found.append(f"{organisation}:{name}:{jar.stem.removeprefix(f'{name}-')}")
@@ -191,7 +191,7 @@ def _fetch(libs: Path, ivy: str, first: str, failed: str, *, poms: bool) -> None
     part = libs.parent / f"{libs.name}.part"
     ivy_xml = libs.parent / f"{libs.name}.ivy.xml"
     ivy_xml.write_text(ivy)
-    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(build_dir() / "ivy"), "-ivy"]
+    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(_ivy_cache(poms=poms)), "-ivy"]
     command += [str(ivy_xml), "-confs", "default", "-types", "jar", "bundle", "tar.gz"]
     if not poms:
         settings = libs.parent / f"{libs.name}.ivysettings.xml"
@@ -215,6 +215,13 @@ def _fetch(libs: Path, ivy: str, first: str, failed: str, *, poms: bool) -> None
     log = libs.parent / "ivy.log"
     log.write_text(said)
     raise SetupError(failed.format(log=log))
+
+
+def _ivy_cache(*, poms: bool) -> Path:
+    """What was fetched without POMs is kept as if it depended on nothing: whoever looks for what
+    depends on it would miss half.
+    """
+    return build_dir() / ("ivy-poms" if poms else "ivy")
 
 
 def _ivy_jar() -> Path:

@@ -78,3 +78,22 @@ def test_the_listed_jars_are_those_of_the_version_and_all_there() -> None:
     assert all(jar.endswith(f":{jars.KAFKA_VERSION}") for jar in of_kafka)
     there = {path.name for path in jars.kafka_libs().glob("*.jar")}
     assert there == {"-".join(jar.split(":")[1:]) + ".jar" for jar in JARS}
+
+
+def test_modules_with_what_they_depend_on_are_not_looked_for_among_those_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    caches = tmp_path / "caches"
+    command = fake_java(tmp_path, "")
+    command.write_text(
+        "#!/bin/sh\n"
+        '[ "$1" = -version ] && { echo \'openjdk version "21"\' >&2; exit; }\n'
+        f'[ "$3" = -cache ] && echo "$4" >> {caches}\n'
+        f"mkdir {tmp_path}/listed.part {tmp_path}/whole.part\n"
+        f"touch {tmp_path}/listed.part/a.jar {tmp_path}/whole.part/a.jar\n"
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    jars.fetched(tmp_path / "listed", "<ivy/>", first="a.jar", failed="{log}", poms=False)
+    jars.fetched(tmp_path / "whole", "<ivy/>", first="a.jar", failed="{log}")
+    listed, whole = caches.read_text().splitlines()
+    assert listed != whole
