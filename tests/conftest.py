@@ -23,7 +23,7 @@ from gateway.embedded.process import FREE_PORT_MAX, FREE_PORT_MIN, free_ports
 from tests.rig import quick_start
 from tests.rig.clients.java_programs import JavaPrograms, compile_programs
 from tests.rig.clients.kafka_tools import KafkaTools
-from tests.rig.kafka import QUICK_TURNS, create_topic
+from tests.rig.kafka import FEW_THREADS, NEVER_KILLED, QUICK_TURNS, create_topic
 from tests.rig.logs import log_as_tests_do
 from tests.rig.spark_jvm import start_quickly
 
@@ -101,15 +101,13 @@ def _logs_can_be_captured() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaCluster]:
-    # Nobody kills it, so that a machine that stands still for seconds must not fence it.
-    patient = {"broker.session.timeout.ms": "60000"}
-    with KafkaCluster(1, properties=QUICK_TURNS | patient) as cluster:
+    with KafkaCluster(1, properties=QUICK_TURNS | NEVER_KILLED) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def kafka_pair() -> Iterator[KafkaCluster]:
-    with KafkaCluster(2) as cluster:
+    with KafkaCluster(2, properties=FEW_THREADS) as cluster:
         yield cluster
 
 

@@ -295,10 +295,12 @@ class KafkaCluster:
             "auto.create.topics.enable": "false",
             "num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
-            "broker.heartbeat.interval.ms": "500",
-            # Of an idle cluster; with the default of 500 a third of an idle broker's work.
-            "metadata.max.idle.interval.ms": "5000",
+            # Idle brokers share the cores with what is looked at: heartbeats and records that say
+            # "nothing new" are a third of an idle broker's work, and nobody asks JMX.
+            "broker.heartbeat.interval.ms": "1000",
             "broker.session.timeout.ms": "3000",
+            "metadata.max.idle.interval.ms": "30000",
+            "metric.reporters": "",
             "controlled.shutdown.enable": "true",
             # Fewer partitions than the default 50: each costs time at every start.
             "offsets.topic.num.partitions": "5",

@@ -36,7 +36,7 @@ from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from tests.rig.certificates import Authority, Issued
 from tests.rig.gateway_process import GatewayProcess
-from tests.rig.kafka import create_topic
+from tests.rig.kafka import NEVER_KILLED, create_topic
 
 CLIENTS = ("anna", "bert")  # each has a topic and a group of its own name, and nothing else
 WITHOUT_IDENTITY = "carl"
@@ -203,6 +203,7 @@ def guarded_kafka() -> Iterator[Guarded]:
     first = free_ports(3)
     plain, controller, guarded = first, first + 1, first + 2
     properties = {
+        **NEVER_KILLED,
         **guarded_listener(plain, controller, guarded),
         "listener.name.guarded.connections.max.reauth.ms": "4000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

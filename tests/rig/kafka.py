@@ -30,6 +30,17 @@ ANSWER_S_MAX = 30.0
 NEWEST = "4.4.0"  # of Kafka, beside the usual one; the first with dead letter queues (KIP-1191)
 LINGER_MS = 60_000  # longer than handing over any number of records takes
 
+# Each worker has some brokers: idle threads add up.
+FEW_THREADS = {"num.io.threads": "3", "num.network.threads": "2"}
+
+# Of a broker that nobody kills, and that a machine which stands still for seconds must not fence.
+# One that starts again after a kill waits for the end of this session.
+NEVER_KILLED = {
+    "broker.session.timeout.ms": "60000",
+    "broker.heartbeat.interval.ms": "5000",
+    **FEW_THREADS,
+}
+
 # Waits that tests would otherwise sit through: 15 s of the log cleaner, 5 s of a KIP-848 heartbeat,
 # 15 s of a share group's shortest lock.
 QUICK_TURNS = {
@@ -40,9 +51,7 @@ QUICK_TURNS = {
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.min.session.timeout.ms": "500",
-    # Each worker has some: idle threads add up.
-    "num.io.threads": "3",
-    "num.network.threads": "2",
+    **FEW_THREADS,
 }
 
 Sent = tuple[bytes | None, bytes | None]  # key, value

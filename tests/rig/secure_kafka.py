@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
+from tests.rig.kafka import NEVER_KILLED
 
 USER, PASSWORD = "keyway", "pass,word=ünd"
 ANSWER_S_MAX = 30.0
@@ -46,6 +47,7 @@ def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
     bearer_jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
     advertised = f"CLIENT://127.0.0.1:{plain},SECURE://127.0.0.1:{secure}"
     properties = {
+        **NEVER_KILLED,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": advertised,

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
-from tests.rig.kafka import QUICK_TURNS, create_topic
+from tests.rig.kafka import NEVER_KILLED, QUICK_TURNS, create_topic
 from tests.rig.offset_clusters import PlainLink, produce_at, values
 
 Addresses = dict[str, str]
@@ -17,8 +17,9 @@ Addresses = dict[str, str]
 @pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores
 def two_kafkas() -> Iterator[Addresses]:
     """The addresses of A and B."""
+    properties = QUICK_TURNS | NEVER_KILLED
     with ExitStack() as stack:
-        kafkas = [stack.enter_context(KafkaCluster(1, properties=QUICK_TURNS)) for _ in "AB"]
+        kafkas = [stack.enter_context(KafkaCluster(1, properties=properties)) for _ in "AB"]
         yield {name: kafka.bootstrap_servers for name, kafka in zip("AB", kafkas, strict=True)}
 
 
