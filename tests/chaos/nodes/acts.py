@@ -18,7 +18,7 @@ from tests.rig.patience import wait_until
 STILL_S, SILENT_S, FROZEN_S = 20, 10, 4
 GONE_S, AT_WORK_S = 60, 10  # longer than the session of a member, 45 s; all have work by its end
 BEFORE_NS = 1_000_000_000  # records of the last second of a rest may wait for the act behind it
-RECORDS_AFTER = 20  # of each partition: then an act is over
+RECORDS_AFTER = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,21 @@ class Cost:
 
 
 class Director:
-    """`spare`: a node that is not running, for the act that adds one."""
+    """`spare`: a node that is not running, for the act that adds one. `after`: records of each
+    partition, with which an act is over.
+    """
 
-    def __init__(self, nodes: Nodes, load: Load, names: str, spare: str, seed: int) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        load: Load,
+        names: str,
+        spare: str,
+        seed: int,
+        *,
+        after: int = RECORDS_AFTER,
+    ) -> None:
+        self.after = after
         self.nodes = nodes
         self.load = load
         self.names = names
@@ -121,7 +133,7 @@ class Director:
         work()
         if then:
             self.nodes.wait_for_owners(then)
-        self.load.wait_for_more(RECORDS_AFTER)
+        self.load.wait_for_more(self.after)
         after = self.nodes.owners()
         touched = frozenset(
             broker

@@ -94,13 +94,13 @@ def test_a_node_is_killed_returns_and_is_stopped(
     """Nothing lost, keys in order, nothing that was confirmed comes again."""
     nodes = Nodes(tmp_path, kafka_pair, "ab")
     kafka = kafka_pair.bootstrap_servers
-    load = Load(kafka, fresh_name("orders"), brokers=2, partitions=4, per_second=40)
+    load = Load(kafka, fresh_name("orders"), brokers=2, partitions=4, per_second=10)
     hosts = (java_host, librdkafka_host, java_host, librdkafka_host)
     with nodes.running("ab"):
         load.join(hosts, nodes.bootstrap, fresh_name("group"))
-        director = Director(nodes, load, "ab", "", seed=1)
+        director = Director(nodes, load, "ab", "", seed=1, after=5)
         with load.running():
-            load.wait_for_more(20)
+            load.wait_for_more(5)
             assert listed(nodes, nodes.nodes["b"]) == {"a": "up", "b": "up"}
             check_adoption(nodes)
             director.play("kill")
