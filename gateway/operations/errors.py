@@ -41,6 +41,13 @@ class NotParked(OperationError):
     status = 409
 
 
+class NobodyTakes(OperationError):
+    """No member that is there accepts a record's key."""
+
+    code = ErrorCode.INVALID_REQUEST
+    status = 409
+
+
 class NotUnreadable(OperationError):
     code = ErrorCode.INVALID_REQUEST
     status = 409

@@ -24,7 +24,9 @@ from gateway.core.wire.errors import WireError
 from gateway.core.wire.records import RecordStart, read_records
 from gateway.operations.errors import (
     InvalidOperation,
+    NobodyTakes,
     NotParked,
+    OperationError,
     PartitionUnknown,
     StateUnavailable,
 )
@@ -82,16 +84,34 @@ EVERYTHING = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What became of one partition's records. `failed`: why nothing was decided about them."""
+    """What became of one partition's records. `failed`: why nothing was decided about them, or
+    about some.
+    """
 
     topic: str
     partition: int
     offsets: list[int]
     failed: str | None = None
+    error: type[OperationError] = StateUnavailable  # that it would be alone
 
 
 def place_of(row: ParkedRow) -> ParkedPlace:
     return row.topic, row.partition, row.offset
+
+
+def _what_became_of(chosen: list[int], window: Window) -> list[Decided]:
+    """A record that is to go out again, and that nobody takes, is parked again."""
+    core = window.dispatcher
+    parked = () if core is None else core.stats().parked
+    again = {record.offset for record in parked if record.reason is Reason.OPERATOR}
+    topic, partition = _place(window)
+    done = [offset for offset in chosen if offset not in again]
+    found = [Decided(topic, partition, done)] if done else []
+    if left := len(chosen) - len(done):
+        records = "a record stays" if left == 1 else f"{left} records stay"
+        why = f"{records} parked: no member that is there accepts the key"
+        found.append(Decided(topic, partition, [], why, NobodyTakes))
+    return found
 
 
 class RecordStartsView(Protocol):
@@ -192,8 +212,8 @@ class ParkedRecords:
         Returns once the decisions are stored. A partition that fails does not hold up the others;
         one with parked records that no node can have now fails.
 
-        Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation; StateUnavailable if no
-        partition could be decided about.
+        Raises GroupUnknown, PartitionUnknown, NotParked, InvalidOperation; StateUnavailable or
+        NobodyTakes if no partition could be decided about.
         """
         all_windows, nowhere = await self._windows(group)
         windows = [known for known in all_windows if choice.in_window(known)]
@@ -204,8 +224,7 @@ class ParkedRecords:
         for window in sorted(windows, key=_place):
             topic, partition = _place(window)
             try:
-                if offsets := await self._release(window, choice, verb):
-                    decided.append(Decided(topic, partition, offsets))
+                decided += await self._release(window, choice, verb)
             except StateUnavailable as away:
                 decided.append(Decided(topic, partition, [], str(away)))
         for key, count in (await self.offsets.counts(nowhere, ())).items():
@@ -215,13 +234,11 @@ class ParkedRecords:
         if not decided:
             raise NotParked(f"{_named(choice)}: {_nothing(choice)}")
         if all(decision.failed for decision in decided):
-            raise StateUnavailable(str(decided[0].failed))
+            raise decided[0].error(str(decided[0].failed))
         return decided
 
-    async def _release(self, window: Window, choice: Choice, verb: OperatorVerb) -> list[int]:
-        """The offsets of one partition that were decided about. Raises NotParked,
-        InvalidOperation, StateUnavailable.
-        """
+    async def _release(self, window: Window, choice: Choice, verb: OperatorVerb) -> list[Decided]:
+        """Of one partition. Raises NotParked, InvalidOperation, StateUnavailable."""
         await _loaded(window)
         keys: dict[int, Key] = {}
         if choice.key is not None:
@@ -257,7 +274,7 @@ class ParkedRecords:
             first=chosen[0],
             last=chosen[-1],
         )
-        return chosen
+        return _what_became_of(chosen, window)
 
     async def _keys(
         self, window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX

@@ -186,12 +186,17 @@ def lost_since_ms(state: WindowState, session: LeaseHolder) -> int | None:
 
 
 def evict_lost(state: WindowState, now_ms: int) -> None:
-    """Lost sessions, and holders from before a restart that never showed up."""
+    """Lost sessions, and holders from before a restart that never showed up. A member that has
+    opened another session lives, so that a lost one says nothing about its records.
+    """
     grace_ms = state.policy.disconnect_grace_ms
     for session in list(state.book.sessions.values()):
         since_ms = lost_since_ms(state, session)
         if since_ms is not None and now_ms >= since_ms + grace_ms:
-            left = session.left_at_ms is not None
-            reason = Reason.MEMBER_LEFT if left else Reason.MEMBER_EVICTED
+            reason = Reason.MEMBER_EVICTED
+            if session.left_at_ms is not None:
+                reason = Reason.MEMBER_LEFT
+            elif session.successor is not None and session.member.joined:
+                reason = Reason.SESSION_CLOSED
             for lease in state.book.of_session(session):
                 state.give_back(lease, reason, now_ms)

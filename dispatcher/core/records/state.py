@@ -160,10 +160,14 @@ class WindowState:
 
     def skip(self, queue: KeyQueue) -> None:
         """No member accepts this key: settles its waiting records, from the front, up to the first
-        that is in flight or held.
+        that is in flight or held, or that an operator has asked for: that one is parked again.
         """
         skipped = 0
         while queue.head >= 0 and queue.in_flight == 0 and not self.retries.held(queue.head):
+            retry = self.retries.by_offset.get(queue.head)
+            if retry is not None and retry.reason is Reason.OPERATOR:
+                self._hold(retry, RetryState.PARKED)
+                break
             self.settle(queue.head)
             skipped += 1
         if skipped:

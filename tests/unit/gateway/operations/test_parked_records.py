@@ -10,7 +10,9 @@ import structlog
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
+    Member,
     MemberId,
+    MembersChanged,
     OperatorVerb,
     PoisonPolicy,
     Reason,
@@ -22,6 +24,7 @@ from gateway.core.routing.ownership import Standing
 from gateway.operations.errors import (
     GroupUnknown,
     InvalidOperation,
+    NobodyTakes,
     NotParked,
     PartitionUnknown,
     StateUnavailable,
@@ -79,6 +82,23 @@ def test_all_or_none() -> None:
             assert await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY) == [0]
             with pytest.raises(NotParked, match="nothing is parked"):
                 await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY)
+
+    run(work())
+
+
+def test_what_no_member_takes_stays_parked() -> None:
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin)
+            taker = Member(M1, filters=(b"key-1",))
+            await admin.node.window().ask(MembersChanged((taker,), now_ms()))
+            done, left = await records.release(GROUP, EVERYTHING, OperatorVerb.RETRY)
+            assert (done.offsets, done.failed) == ([1], None)
+            assert str(left.failed).startswith("2 records stay parked: no member that is there")
+            with pytest.raises(NobodyTakes, match="a record stays parked"):
+                await records.release(GROUP, Choice(TOPIC, 0, (2,)), OperatorVerb.RETRY)
+            assert await offsets_of(records) == [0, 2]
 
     run(work())
 

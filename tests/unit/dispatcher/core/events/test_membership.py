@@ -12,6 +12,7 @@ from dispatcher.core.model import (
     Member,
     MemberId,
     MembersChanged,
+    PoisonPolicy,
     Policy,
     Reason,
     SessionId,
@@ -132,6 +133,27 @@ def test_a_lost_session_keeps_its_leases_for_the_grace() -> None:
     (noted,) = [c for c in play.step.changes if isinstance(c, RetryNoted)]
     assert (noted.offset, noted.reason, noted.due_ms) == (1, Reason.MEMBER_EVICTED, play.now_ms)
     assert play.acquire("c1", session="s2") == [1]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(on_evict=EvictPolicy.ACK),
+        Policy(deliveries_max=1),
+        Policy(deliveries_max=1, exhausted=PoisonPolicy.DROP),
+    ],
+    ids=lambda policy: f"{policy.on_evict.value}-{policy.exhausted.value}",
+)
+def test_a_member_that_opens_another_session_lives_and_loses_no_record(policy: Policy) -> None:
+    """Its node was restarted, or its connection broke; it is not evicted, nor does its record fail.
+    An application may still be at work on it, and give it back.
+    """
+    play = Playbook(policy).join("c1").produce(b"k", b"k")
+    assert play.acquire("c1") == [0]
+    play.on(SessionOpened(MemberId("c1"), SessionId("s2"), play.now_ms))
+    play.wait(policy.disconnect_grace_ms + 500)
+    assert (play.core.cursor, play.core.stats().parked) == (0, [])
+    assert play.acquire("c1", session="s2") == [0]
 
 
 def test_the_reopened_session_may_settle_what_the_lost_one_holds() -> None:

@@ -284,3 +284,31 @@ def test_state_of_before_the_two_policies_stays_until_it_is_ended(
     else:
         play.on(DeadLettered([0], durable=True, now_ms=play.now_ms))
     assert play.acquire("c1") == [1]
+
+
+def test_what_is_retried_and_nobody_takes_is_parked_again() -> None:
+    play = Playbook(Policy(rejected=BLOCK))
+    play.join("eu", filters=(b"eu-*",)).join("us", filters=(b"us-*",))
+    play.produce(b"eu-1", b"eu-1")
+    assert play.acquire("eu") == [0]
+    play.ack("eu", 0, AckType.REJECT)
+    play.leave("eu")
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    assert play.core.cursor == 0, "neither it nor the one behind it is skipped"
+    assert [parked.offset for parked in play.core.stats().parked] == [0]
+    play.restart().join("us", filters=(b"us-*",)).read()
+    assert play.core.cursor == 0
+    play.join("eu", filters=(b"eu-*",))
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    assert play.acquire("eu") == [0]
+
+
+def test_what_is_retried_is_parked_again_when_its_only_taker_leaves_before_it_goes_out() -> None:
+    play = Playbook(Policy(rejected=BLOCK))
+    play.join("eu", filters=(b"eu-*",)).join("us", filters=(b"us-*",)).produce(b"eu-1", b"eu-1")
+    play.acquire("eu")
+    play.ack("eu", 0, AckType.REJECT)
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    play.leave("eu")
+    assert play.core.cursor == 0
+    assert [parked.offset for parked in play.core.stats().parked] == [0]
