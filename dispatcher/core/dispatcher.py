@@ -20,8 +20,9 @@ Decisions where the sources are silent:
   failure to `exhausted` if the deliveries are used up.
 - A record that is parked, or on its way to the DLQ, stays so when the policies change, also if a
   node of before `rejected` and `exhausted` has put it there: only an operator, or the DLQ, ends it.
-- The grace of a lost session is not persisted: after a restart its leases last until their
-  deadline, or, if their member does not show up, for the grace.
+- The grace of a lost session is not persisted: after a restart it begins when the member opens
+  another session, or, if it does not show up, at once. A member that opens another session lives:
+  what comes back of the lost one is a clean goodbye.
 - Records read while the group has no members are dropped, and read again for the next member.
 - Holes in the log are settled, but not persisted: they are holes when read again.
 """

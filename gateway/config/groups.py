@@ -154,7 +154,10 @@ class GroupSection(Section):
     ) = None
     """Limit of a member's keys with unsettled records. Without it the ring alone decides."""
     disconnect_grace_ms: Annotated[int, Field(ge=0, le=600_000)] = 3_000
-    """A member without a connection for this long is evicted."""
+    """A member without a connection for this long is evicted. Records that it had in work when its
+    node restarted, their partition moved or its connection broke go out again so long after it is
+    back.
+    """
     assignment_interval_ms: Annotated[int, Field(ge=0, le=15_000)] = 1_000
     """A member that joins others so soon after another join has no partitions before its next
     heartbeat, as from Kafka. 0: every join has them.
