@@ -17,7 +17,7 @@ from gateway.core.identity.exchange import CheckPassword
 from gateway.core.identity.identities import Identities, Identity, Secret
 from gateway.listen.bearer_tokens import BearerTokens
 from gateway.listen.limits import PASSWORDS_HASHED_AT_ONCE
-from gateway.listen.settings import AuthenticationSettings
+from gateway.listen.settings import AuthenticationSettings, ListenerSettings
 from gateway.listen.watched_file import WatchedFile
 from gateway.upstream.scram_keys import ScramKeyring
 from gateway.upstream.settings import SaslMechanism, SaslSettings
@@ -97,6 +97,17 @@ class Authentication:
         return [
             f"listener {self.listener}: what was read before is in use: {line}" for line in lines
         ]
+
+
+def authentications_of(listeners: Sequence[ListenerSettings]) -> dict[str, Authentication]:
+    """By listener, those that authenticate clients. Raises ConfigError for a file that cannot be
+    used.
+    """
+    return {
+        one.name: Authentication(one.name, one.authentication, f"{one.option}.authentication")
+        for one in listeners
+        if one.authentication is not None
+    }
 
 
 def password_of(identity: Identity) -> str:

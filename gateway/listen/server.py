@@ -35,7 +35,7 @@ from gateway.core.tls.peer import TlsFacts
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.admission import Admission, RefusedSide
 from gateway.listen.answering import ConnectionId, Handler, Request, Withheld
-from gateway.listen.authentication import Authentication
+from gateway.listen.authentication import Authentication, authentications_of
 from gateway.listen.bounds import Bounds
 from gateway.listen.client_limits import ClientLimits
 from gateway.listen.client_login import ClientLogin
@@ -120,13 +120,7 @@ class Server:
         self.listening = Listening(settings)
         self.lines = RepeatedLines(self._now_ms)
         self.handshakes = Handshakes(self.lines, self.bounds.unsent)
-        self.authentications = {
-            section.name: Authentication(
-                section.name, section.authentication, f"{section.option}.authentication"
-            )
-            for section in settings.listeners
-            if section.authentication is not None
-        }
+        self.authentications = authentications_of(settings.listeners)
         self.answer(handlers)
         self.certificates = AllCertificates()
         self._certificates: dict[str, Certificates[AskedContext]] = {}  # by listener

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Awaitable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +29,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import EncodeError
 from gateway.embedded.jars import JAVA_MEND, java
 from gateway.embedded.process import SetupError
+from gateway.listen.authentication import authentications_of
 from gateway.listen.listeners import CannotListen, listening_socket
 from gateway.node.diagnosis import (
     Broker,
@@ -65,7 +67,8 @@ async def look(config: Config, file: Path | None = None) -> list[Finding]:
     with.
     """
     settings = upstream_settings(config)
-    server_settings(config, settings)  # reads the files of TLS
+    listeners = server_settings(config, settings).listeners  # reads the files of TLS
+    authentications_of(listeners)  # those of users, identities and keys
     found = [_java(), of_modules(describe(), shutil.which("cc") or shutil.which("gcc"))]
     cluster = None
     try:
@@ -252,11 +255,11 @@ async def _ports(config: Config, brokers: list[int] | None) -> list[Finding]:
     for listener in listen.all():
         option = f"listen.{listener.name}" if listen.listeners else "listen"
         places[f"{option}.bootstrap_port"] = (listener.host, listener.bootstrap_port)
-        for broker_id in () if listener.sni is not None else brokers or ():
-            places[f"{option}.port_base + {broker_id}"] = (
-                listener.host,
-                listener.port_base + broker_id,
-            )
+        ids = () if listener.sni is not None else brokers or ()
+        for broker_id, slot in product(ids, range(listen.slots_per_broker)):
+            above = f" + {slot} * listen.port_step" if slot else ""
+            port = listener.port_base + slot * listen.port_step + broker_id
+            places[f"{option}.port_base + {broker_id}{above}"] = (listener.host, port)
     refused = dict(_refused(places))
     ports = {option: port for option, (_, port) in places.items()}
     node_listens = bool(refused) and await _node_listens(admin)

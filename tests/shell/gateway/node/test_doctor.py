@@ -163,6 +163,39 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port} (admin.port)" in findings(result)["ports"]["found"]
 
 
+def test_a_port_of_a_further_slot_that_is_taken(tmp_path: Path) -> None:
+    first = free_ports(40)
+    listen = {"bootstrap_port": first, "port_base": first + 1}
+    with (
+        socket.create_server(("127.0.0.1", first + 1 + 20 + 1)),
+        serving(broker_with()) as broker,
+    ):
+        slots = {"slots_per_broker": 2, "port_step": 20}
+        result = doctor(tmp_path, broker.port, "-o", "json", listen=listen | slots)
+    assert result.exit_code == 1
+    assert f"cannot listen on 127.0.0.1:{first + 22}" in findings(result)["ports"]["found"]
+
+
+def test_files_of_logins_are_read(tmp_path: Path) -> None:
+    rules = [{"principal": "orders", "identity": "shop"}]
+    identities = {"shop": {"username": "shop", "mechanism": "PLAIN", "password": "none"}}
+    written = yaml.safe_dump({"rules": rules, "identities": identities})
+    (tmp_path / "identities.yaml").write_text(written)
+    authentication = {
+        "mechanisms": ["SCRAM-SHA-256"],
+        "identities_file": str(tmp_path / "identities.yaml"),
+        "users_file": str(tmp_path / "none.yaml"),
+    }
+    first = free_ports(4)
+    listen = {"bootstrap_port": first, "port_base": first + 1, "authentication": authentication}
+    sasl = {"mechanism": "PLAIN", "username": "keyway", "password": "none"}
+    upstream = {"bootstrap_servers": "127.0.0.1:1", "sasl": sasl}
+    result = doctor(tmp_path, 1, listen=listen, upstream=upstream)
+    assert result.exit_code == 2
+    assert "listen.authentication.users_file" in result.stderr
+    assert "No such file" in result.stderr
+
+
 def test_a_redis_of_ones_own(tmp_path: Path) -> None:
     port = free_ports(1)
     state = {"redis_url": f"redis://127.0.0.1:{port}"}
