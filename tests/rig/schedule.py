@@ -1,7 +1,8 @@
 """The order of test files: the longest begin first, by recorded durations.
 
 Workers take a file each at a time, or all files that need the same costly servers (SHARED): each
-worker would start its own, and an idle Kafka costs a few per cent of a core. Much work that begins
+worker would start its own, and an idle Kafka costs a few per cent of a core. For the same reason
+these servers end with the last file that needs them, not with the session. Much work that begins
 late would keep one worker busy while the others have nothing left. `make test
 ARGS=--record-durations` writes the seconds of each file that ran into RECORDED, and leaves the
 others there as they are.
@@ -10,7 +11,7 @@ others there as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -65,9 +66,9 @@ def group_of(path: str, text: str) -> str:
     return next((name for name, shown in SHARED.items() if shown in text), path)
 
 
-def groups_of(paths: Iterable[str]) -> dict[str, str]:
+def groups_of(paths: Iterable[str], tests: Path = TESTS) -> dict[str, str]:
     """By path below tests/."""
-    return {path: group_of(path, (TESTS / path).read_text("utf-8")) for path in sorted(set(paths))}
+    return {path: group_of(path, (tests / path).read_text("utf-8")) for path in sorted(set(paths))}
 
 
 class GroupScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist's schedulers have no types
@@ -121,13 +122,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption(OPTION) and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Groups(TESTS))
+    elif config.getoption(OPTION):
         config.pluginmanager.register(Recorder(RECORDED))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
+class Groups:
+    """In a worker: the order of its tests, and the end of a group's server with the group."""
+
+    def __init__(self, tests: Path) -> None:
+        self._tests = tests
+        self._groups: Mapping[str, str] = {}  # by path below tests/
+
+    def _group_of(self, item: pytest.Item) -> str:
+        return self._groups[_below_tests(item.nodeid)]
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         path_of = {item: _below_tests(item.nodeid) for item in items}
-        groups = groups_of(path_of.values())
-        ranks = {path: rank for rank, path in enumerate(longest_first(groups, read(RECORDED)))}
+        self._groups = groups_of(path_of.values(), self._tests)
+        order = longest_first(self._groups, read(self._tests / RECORDED.name))
+        ranks = {path: rank for rank, path in enumerate(order)}
         items.sort(key=lambda item: ranks[path_of[item]])
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """A later test that asks for it nevertheless gets a new one."""
+        try:
+            return (yield)
+        finally:
+            group = self._group_of(item)
+            if group in SHARED and nextitem is not None and self._group_of(nextitem) != group:
+                end_fixture(item, group)
+
+
+def end_fixture(item: Any, name: str) -> None:
+    """And all that was made with it."""
+    for made in item.session._fixturemanager.getfixturedefs(name, item) or ():
+        made.finish(item._request)

@@ -15,7 +15,7 @@ from tests.rig.gateway_process import GatewayProcess
 from tests.rig.schema_registry.site import served_registry
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores
 def front(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway before `kafka` (KEYWAY_TESTS_DIRECT=1: of the broker, as oracle)."""
     if os.environ.get("KEYWAY_TESTS_DIRECT") == "1":
@@ -25,14 +25,14 @@ def front(kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield process.bootstrap
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a schema registry with Confluent's REST interface."""
     with served_registry(tmp_path_factory.mktemp("registry") / "registry.log") as url:
         yield url
 
 
-@pytest.fixture(scope="package")  # not longer: idle ones take their share of the cores
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # pyspark leaves sockets to the collector and calls functions that newer Pythons deprecate.
