@@ -72,6 +72,7 @@ def build(
             evictions, saved_members, key_filters, told, carried, owners, upstream.cluster, now_ms
         )
         evictions.on_evicted(saved_members.evicted)
+        settings.tell = told.tell_configs
 
     def save(group: ShareGroup) -> None:
         # A node that stands alone saves nothing of unreliable groups; others must read of them.

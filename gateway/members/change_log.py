@@ -1,6 +1,8 @@
-"""How nodes hear of each other's changes of members and key filters: a stream in Redis.
+"""How nodes hear of each other's changes of members, key filters and group configs: a stream in
+Redis.
 
-Each change of a group's rows (members.lua) and of key filters adds an entry. The entry names the
+Each change of a group's rows (members.lua), of key filters, and of the configs that an admin set at
+a node, adds an entry. The entry names the
 rows that changed; whoever follows reads just those. It also names the entry before it. If that is
 not the one the reader knows, entries are missing (trimmed, flushed, or lost in a fail-over of
 Redis), and the reader reads all rows once.
@@ -9,12 +11,14 @@ Redis), and the reader reads all rows once.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from redis.asyncio import Redis
 
+from gateway.core.share.altered_configs import Values
 from gateway.members.limits import CHANGES_KEPT_MAX, CHANGES_READ_MAX
 from gateway.members.redis_table import redis_answers
 
@@ -45,6 +49,7 @@ class Changes:
     position: str
     groups: dict[str, GroupChange] = field(default_factory=dict)
     filters: bool = False  # the key filters of some group
+    configs: dict[str, dict[str, str | None]] = field(default_factory=dict)  # Kafka's, by group
     entries: set[str] = field(default_factory=set)
 
     def add(self, text: bytes) -> None:
@@ -53,12 +58,17 @@ class Changes:
         if said == _FILTERS:
             self.filters = True
             return
+        if _CONFIGS in said:
+            for group, values in said[_CONFIGS].items():
+                self.configs.setdefault(group, {}).update(values)
+            return
         change = self.groups.setdefault(str(said["group"]), GroupChange())
         change.members.update(map(str, said["members"]))
         change.evicted.update(map(str, said["evicted"]))
 
 
 _FILTERS = {"filters": True}
+_CONFIGS = "configs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +108,15 @@ class ChangeLog:
 
     async def tell_filters(self) -> None:
         """Raises TableUnavailable. An entry that another node adds meanwhile shows as a gap."""
+        await self._tell(_FILTERS)
+
+    async def tell_configs(self, altered: Mapping[str, Values]) -> None:
+        """Kafka has accepted these configs of groups. Raises TableUnavailable."""
+        for group, values in altered.items():
+            await self._tell({_CONFIGS: {group: dict(values)}})
+
+    async def _tell(self, change: object) -> None:
         before = await self.newest()
-        entry: dict[Any, Any] = {"before": before, "change": json.dumps(_FILTERS)}
+        entry: dict[Any, Any] = {"before": before, "change": json.dumps(change)}
         with redis_answers():
             await self.redis.xadd(KEY, entry, maxlen=CHANGES_KEPT_MAX, approximate=True)

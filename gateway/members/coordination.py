@@ -202,6 +202,7 @@ class SharedCoordination:
             saved = await self._saved.reread(changed) if changed else {}
             if changes.filters:
                 await self._filters.reread(self._groups.filters_changed)
+            await self._groups.settings.heard(changes.configs)
             self._told -= changes.entries
             if self._position is not None:  # else a group that was led is to be read meanwhile
                 self._position = changes.position

@@ -4,7 +4,7 @@ Kafka's group configs (IncrementalAlterConfigs, resource GROUP) with a meaning h
 when they were set for the group itself; a group without any follows keyway.yaml, whatever the
 broker's defaults are. They are asked for before a group's first window opens and every
 GROUP_CONFIG_MS; a change reaches windows that are up. A config that is set through the gateway
-counts at once, also for an unused group.
+counts at once, also for an unused group; the other nodes are told.
 
 While the cluster's share.version is 2, a dead letter queue of Kafka's (KIP-1191) takes all poison
 of its group, whatever keyway.yaml says about poison.
@@ -26,6 +26,7 @@ from gateway.core.share.altered_configs import AlteredConfigs, Values
 from gateway.core.share.dead_letter_queue import TOPIC_NAME, queue_of
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.limits import ALTERED_GROUPS_MAX, ALTERED_SHOWN_MS, GROUP_CONFIG_MS
+from gateway.members.redis_table import TableUnavailable
 from gateway.upstream.errors import Refused, UpstreamError
 
 log = structlog.get_logger("keyway.groups")
@@ -94,6 +95,8 @@ class GroupSettings:
     ask: Callable[[str], Awaitable[dict[str, str]]]  # the configs set for a group; UpstreamError
     now_ms: Callable[[], int]
     queues_work: Callable[[], Awaitable[bool]] = no_queues  # share.version >= 2; UpstreamError
+    # Tells the other nodes; TableUnavailable.
+    tell: Callable[[Mapping[str, Values]], Awaitable[None]] | None = None
     _on_change: list[Callable[[str, GroupSection], None]] = field(default_factory=list)
     _known: dict[str, GroupSection] = field(default_factory=dict)
     _in_kafka: dict[str, dict[str, str]] = field(default_factory=dict)  # as last shown
@@ -173,9 +176,14 @@ class GroupSettings:
                     self.forget(group)
 
     async def altered(self, changes: Mapping[str, Values]) -> None:
-        """Kafka has just accepted these configs for these groups. A group that is not known yet
-        gets them when it is asked for.
-        """
+        """Kafka has just accepted these configs for these groups."""
+        await self.heard(changes)
+        if self.tell is not None:
+            with suppress(TableUnavailable):  # the others ask Kafka before long
+                await self.tell(changes)
+
+    async def heard(self, changes: Mapping[str, Values]) -> None:
+        """A group that is not known yet gets them when it is asked for."""
         for group, values in changes.items():
             self._altered.note(group, values, self.now_ms())
         if any(values.get(TOPIC_NAME) for values in changes.values()):

@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 from gateway.config.file import Config
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.members.change_log import KEY, ChangeLog
+from gateway.members.group_settings import GroupSettings
 from gateway.members.key_filters import KeyFilters
 from gateway.members.limits import CHANGES_READ_MAX
 from gateway.members.redis_table import TableUnavailable
@@ -55,6 +56,29 @@ def test_key_filters_set_at_one_node_make_the_others_read(server: EmbeddedRedis)
         assert (heard.position, heard.filters) == (position, False)
 
     story(server, tell)
+
+
+def test_configs_set_at_one_node_count_at_the_others(server: EmbeddedRedis) -> None:
+    async def tell(redis: Redis) -> None:
+        changes = ChangeLog(redis)
+        position = await changes.newest()
+        here, there = (GroupSettings(Config(), nothing_is_set, lambda: 1_000) for _ in range(2))
+        here.tell = changes.tell_configs
+        await there.known("g")
+        for limit, counts in (("9", 9), (None, Config().group("g").deliveries_max)):
+            await here.altered({"g": {"share.delivery.count.limit": limit}, "other": {}})
+            heard = await changes.since(position)
+            assert heard is not None
+            assert heard.groups == {}
+            await there.heard(heard.configs)
+            assert there.of("g").deliveries_max == counts
+            position = heard.position
+
+    story(server, tell)
+
+
+async def nothing_is_set(_group: str) -> dict[str, str]:
+    return {}
 
 
 def test_an_entry_that_is_missing_shows(server: EmbeddedRedis) -> None:

@@ -188,6 +188,23 @@ def test_a_change_that_came_while_the_group_was_given_up_is_not_passed_over() ->
     run(work())
 
 
+def test_configs_that_an_admin_set_at_another_node_count_here() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            site, settings = Site(node), node.groups.settings
+            coordination = site.coordination()
+            await coordination.start()
+            await settings.known(GROUP)
+            configs: dict[str, str | None] = {"share.delivery.count.limit": "9"}
+            site.log.changes = [Changes("2-0", configs={GROUP: configs}, entries={"2-0"})]
+            looks = asyncio.get_running_loop().create_task(coordination.follow_forever())
+            await asyncio.sleep(2)
+            assert settings.of(GROUP).deliveries_max == 9
+            looks.cancel()
+
+    run(work())
+
+
 def test_a_group_is_not_taken_by_a_node_that_loses_it_while_it_reads() -> None:
     async def work() -> None:
         async with Node() as node:

@@ -20,6 +20,7 @@ from gateway.core.share.dead_letter_queue import (
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.group_settings import GroupSettings, overridden
 from gateway.members.limits import GROUP_CONFIG_MS
+from gateway.members.redis_table import TableUnavailable
 from gateway.upstream.errors import Refused, Unreachable, UpstreamError
 from tests.rig.virtual_time import now_ms, run
 
@@ -205,6 +206,20 @@ def test_what_is_set_through_the_gateway_counts_at_once() -> None:
         await chosen.altered({"g": {"share.delivery.count.limit": None}})
         assert chosen.of("g").deliveries_max == GroupSection().deliveries_max
         assert changed == ["g", "g"]
+
+    run(work())
+
+
+def test_what_is_set_counts_here_though_redis_cannot_tell_the_other_nodes() -> None:
+    async def tell(_changes: object) -> None:
+        raise TableUnavailable
+
+    async def work() -> None:
+        chosen, changed = settings(Kafka())
+        chosen.tell = tell
+        await chosen.known("g")
+        await chosen.altered({"g": {"share.delivery.count.limit": "9"}})
+        assert (chosen.of("g").deliveries_max, changed) == (9, ["g"])
 
     run(work())
 
