@@ -52,9 +52,9 @@ WORKDIR /home/keyway
 # Jobs run in one container each: Spark need not look up its host's name, which may have no address.
 ENV SPARK_LOCAL_IP=127.0.0.1
 # Spark's Kafka connector: a job needs no network but Kafka's. Java takes options for its download
-# here, such as another trust store.
+# here, such as another trust store. And the classes of a session, for a quick start.
 ARG JAVA_TOOL_OPTIONS
-RUN python -m spark.session
+RUN python -m spark.session && python -m spark.class_archive
 # The demos are in no wheel. Python finds them here.
 COPY demo demo
 ENTRYPOINT ["python"]

@@ -3,6 +3,8 @@
 The connector comes from Maven Central on first use, into build/ivy-spark of a checkout or
 ~/.cache/keyway/ivy-spark. `python -m spark.session` fetches it before that: `make setup` of a
 checkout does so, and the image with Spark, whose jobs need no network but Kafka's.
+
+A JVM of this machine starts from an archive of classes, if spark/class_archive.py has written one.
 """
 
 from __future__ import annotations
@@ -21,16 +23,23 @@ from pyspark.sql import SparkSession
 from spark.quiet_start import quiet_start
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"  # of pyspark 4.0.0, and no other
-# pyspark's own jars have both.
+# pyspark's own jars have them all.
 EXCLUDES = (
     "com.google.code.findbugs:jsr305",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.lz4:lz4-java",
     "org.scala-lang.modules:scala-parallel-collections_2.13",
+    "org.slf4j:slf4j-api",
+    "org.xerial.snappy:snappy-java",
 )
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "keyway"
 _FILES = _CHECKOUT / "build" if (_CHECKOUT / "pyproject.toml").exists() else _CACHE
 IVY = _FILES / "ivy-spark"
+ARCHIVE = _FILES / "spark" / "classes.jsa"
+QUIET_ARCHIVE = "-Xlog:cds=off -Xlog:cds+dynamic=off"  # of classes that it does not hold
 
 # Spark runs regular expressions over the code it generates, which recurse deeply: with Java's usual
 # 1 MiB of stack a query ended with StackOverflowError.
@@ -165,21 +174,26 @@ def _alone() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    java = [_JAVA]
     if not any(
         _COLLECTOR_CHOSEN.search(os.environ.get(variable, "")) for variable in _JAVA_VARIABLES
     ):
-        settings["spark.driver.extraJavaOptions"] = f"{_JAVA} {_COLLECTOR}"
+        java.append(_COLLECTOR)
+    if ARCHIVE.exists():  # Java says nothing of one that does not fit, and does without.
+        java.append(f'{QUIET_ARCHIVE} "-XX:SharedArchiveFile={ARCHIVE}"')
+    settings["spark.driver.extraJavaOptions"] = " ".join(java)
     settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
     return settings
 
 
 def _connector() -> dict[str, str]:
     """The connector's jars if an earlier session has fetched them, or else where to fetch them
-    from: Ivy takes seconds to find out that it has them all.
+    from: Ivy takes seconds to find out that it has them all. On the class path nothing copies them,
+    and their classes are in the archive.
     """
     fetch = {"spark.jars.packages": CONNECTOR, "spark.jars.excludes": ",".join(EXCLUDES)}
     if jars := _fetched_jars(IVY / JARS):
-        return {"spark.jars": ",".join(jars)}
+        return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     return {**fetch, "spark.jars.ivy": str(IVY)}
 
 

@@ -172,11 +172,7 @@ def shared_classes() -> tuple[str, ...]:
     """Options of a JVM whose class path begins with `kafka_classpath()`: it starts in half the time
     where there is an archive that fits, and says nothing where there is none.
     """
-    return classes_of(archive_file())
-
-
-def classes_of(archive: Path) -> tuple[str, ...]:
-    """The options of a JVM that starts from this archive; none if the file is not there."""
+    archive = archive_file()
     if not archive.exists():
         return ()
     return ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}")

@@ -68,11 +68,38 @@ def test_a_chosen_collector_is_left_alone(variable: str, monkeypatch: pytest.Mon
     for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
     option = "spark.driver.extraJavaOptions"
-    assert session._alone()[option].endswith("-XX:+UseParallelGC")
+    assert "-XX:+UseParallelGC" in session._alone()[option]
     monkeypatch.setenv(variable, "-Xmx1g -XX:+UseZGC -XX:-UseSerialGC")
-    assert option not in session._alone()
+    assert "GC" not in session._alone()[option]
     monkeypatch.setenv(variable, "-Xmx1g -XX:-UseSerialGC")
-    assert option in session._alone()
+    assert "-XX:+UseParallelGC" in session._alone()[option]
+
+
+def test_an_archive_of_classes_is_used_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java would tell of one that is named and missing."""
+    option = "spark.driver.extraJavaOptions"
+    monkeypatch.setattr(session, "ARCHIVE", tmp_path / "classes of a session.jsa")
+    assert "SharedArchiveFile" not in session._alone()[option]
+    session.ARCHIVE.touch()
+    assert f'"-XX:SharedArchiveFile={session.ARCHIVE}"' in session._alone()[option]
+
+
+def test_the_connector_is_on_the_class_path(spark: SparkSession) -> None:
+    """So nothing copies its jars, and the archive has its classes."""
+    system = spark._jvm.java.lang.ClassLoader.getSystemClassLoader()  # type: ignore[union-attr]
+    name = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+    assert system.loadClass(name).getName() == name
+
+
+def test_a_session_maps_the_archive_of_this_checkout(spark: SparkSession) -> None:
+    """Java says nothing of one that does not fit its class path, and starts slowly."""
+    assert session.ARCHIVE.exists(), "make setup writes it"
+    jvm = spark._jvm
+    assert jvm is not None
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+    assert str(session.ARCHIVE) in Path(f"/proc/{pid}/maps").read_text()
 
 
 def _same(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
