@@ -134,14 +134,6 @@ class ClusterClient:
             }
         )
 
-    def topics(self) -> dict[str, int]:
-        """How many partitions each topic has, by its name here. A topic that is not listed may
-        exist all the same. Raises ClusterAway.
-        """
-        with self.asking("topics"):
-            found = self.admin.list_topics(timeout=ANSWER_S_MAX).topics
-        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
-
     def partitions_of(self, name: str) -> int | None:
         """How many partitions a topic has, by its name here; None: Kafka says that it does not
         exist. Raises ClusterAway, NotReadable.

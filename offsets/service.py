@@ -115,7 +115,6 @@ class Service:
         self._asked_for: set[str] = set()  # topics
         self._facts: dict[str, TopicFacts] = {}  # by logical topic
         self._turns: list[Partition] = []  # left of the present look at all
-        self._links_seen = False
         self._error = ""
         self._beat_s = -BEAT_S
         self._state_awaited = False  # it was said that the topic takes long to read
@@ -134,7 +133,7 @@ class Service:
 
     def _linked(self, topic: str) -> bool:
         """Whether links run between these clusters and copy this topic."""
-        return self._links_seen and self.config.topics.takes(topic)
+        return self.switches.links_seen and self.config.topics.takes(topic)
 
     # ----------------------------------------------------------------------------------- rounds
 
@@ -240,8 +239,6 @@ class Service:
         asked = (topics - self._asked_for) | (left & topics) | {topic for topic, _ in turn}
         if due:
             self._asked_for &= topics
-            # Once seen, they are there: a list without the topic proves nothing.
-            self._links_seen |= self.config.messages.status_topic in self.client.topics()
         if due or asked:
             kept = self._asked_for - asked
             known = {topic: facts for topic, facts in self._facts.items() if topic in kept}

@@ -13,6 +13,7 @@ from keyway.clusters.config import ClustersConfig
 from keyway.clusters.core.tree import ClusterName, Distributor, Tree
 from offsets.client import ClusterClient, Partition
 from offsets.core.switches import SwitchReport, orders
+from offsets.errors import ClusterAway
 from offsets.limits import STATUS_READ_S_MAX
 from offsets.state_topic import StateTopic
 
@@ -32,6 +33,9 @@ class Switches:
         self._name = ClusterName(client.name)
         self._status: dict[str, dict[str, Any]] = {}
         self._topic = client.compacted(config.messages.status_topic)
+        self._there = False
+        # Once seen, there are links: a list without the topic proves nothing.
+        self.links_seen = False
         self._ends: dict[SwitchReport, Mapping[Partition, int]] = {}  # of logs when it was heard of
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
@@ -43,10 +47,16 @@ class Switches:
 
     def look(self) -> None:
         """Raises ClusterAway, NotReadable."""
-        with self._client.asking(self._topic.name):
-            there = self._topic.exists()
-            if there and not self._topic.read(self._take, for_s=STATUS_READ_S_MAX):
-                return
+        try:
+            with self._client.asking(self._topic.name):
+                # Not asked for again: the answer lists all topics.
+                self._there = self._there or self._topic.exists()
+                self.links_seen |= self._there
+                if self._there and not self._topic.read(self._take, for_s=STATUS_READ_S_MAX):
+                    return
+        except ClusterAway:
+            self._there = False  # it may have been deleted
+            raise
         known = self._state_topic.state.switches
         told = [*self._ordered(), *self._through()]
         news = [order for order in told if known.get((order.place, order.source)) != order]

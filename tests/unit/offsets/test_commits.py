@@ -72,7 +72,6 @@ def test_commits_that_cannot_be_seen_are_not_no_commits(monkeypatch: pytest.Monk
     def denied(name: str) -> int | None:
         raise NotReadable(name)
 
-    monkeypatch.setattr(client, "topics", dict)
     monkeypatch.setattr(client, "partitions_of", denied)
     with pytest.raises(NotReadable, match=CONSUMER_OFFSETS):
         source.poll()

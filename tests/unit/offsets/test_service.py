@@ -93,7 +93,6 @@ def test_a_topic_is_asked_for_before_its_absence_counts(monkeypatch: pytest.Monk
     monkeypatch.setattr(service, "_forward", lambda: None)
     monkeypatch.setattr(service.switches, "look", lambda: None)
     monkeypatch.setattr(service.client, "facts", facts)
-    monkeypatch.setattr(service.client, "topics", set)
     monkeypatch.setattr(service.partitions, "follow", lambda *_: None)
     monkeypatch.setattr(service.client, "active_groups", set)
     monkeypatch.setattr(service.state_topic, "write_rows", lambda _: None)
@@ -128,7 +127,6 @@ def test_a_refresh_looks_at_some_partitions_and_each_has_its_turn(
         }
 
     monkeypatch.setattr(service.client, "facts", facts)
-    monkeypatch.setattr(service.client, "topics", set)
     monkeypatch.setattr(service.switches, "look", lambda: None)
     monkeypatch.setattr(service.partitions, "follow", lambda *_: None)
     monkeypatch.setattr(service.partitions, "look", looked.append)
