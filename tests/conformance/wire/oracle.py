@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.embedded.kafka import java, kafka_classpath
-from tests.rig.patience import patient_s
+from tests.rig.clients.java_programs import compile_programs
 
-_SOURCE = Path(__file__).with_name("Oracle.java")
-_SECONDS_MAX = patient_s(120)
+_SECONDS_MAX = 120
 
 
 def ask(commands: Sequence[str]) -> list[str]:
     """All lines of the answer: one per command, several for `facts`."""
-    command = [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
-    run = subprocess.run(
-        [*command, "-cp", kafka_classpath(), str(_SOURCE)],
-        input="\n".join(commands) + "\n",
-        capture_output=True,
-        encoding="utf-8",
-        timeout=_SECONDS_MAX,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.split("\n")[:-1]
+    programs = compile_programs(Path(__file__).parent)
+    said = programs.run("Oracle", seconds_max=_SECONDS_MAX, stdin="\n".join(commands) + "\n")
+    return said.split("\n")[:-1]
