@@ -318,8 +318,9 @@ class Groups:
     def forget_departed(self, name: str, now_ms: int) -> None:
         """Nobody waits any longer for members that left so long ago. `now_ms`: as listened."""
         group = self._groups.get(name)
-        if group is None or not group.departed:
+        if group is None or not group.departed or not group.members:
             return
+        group.await_departed_anew(now_ms)
         since_ms = now_ms - self.settings.of(name).unmatched_wait_ms
         if next(iter(group.departed.values())) > since_ms:  # the earliest
             return

@@ -137,6 +137,21 @@ class ShareGroup:
         if len(self.departed) > DEPARTED_MAX:
             del self.departed[next(iter(self.departed))]
 
+    def _change_topics(self, member: ShareMember, topics: tuple[str, ...], now_ms: int) -> None:
+        """Who gives a topic up may come back to it, as one that left."""
+        if not set(member.topics) <= set(topics):
+            self._note_departed(member, now_ms)
+        member.topics = topics
+
+    def await_departed_anew(self, now_ms: int) -> None:
+        """While nobody subscribes to a topic its records wait, so the time of those who left it
+        does not run.
+        """
+        read = [place for place in self.departed if any(map(self.has_subscribers, place[1]))]
+        if len(read) < len(self.departed):
+            kept = {place: self.departed[place] for place in read}
+            self.departed = kept | {place: now_ms for place in self.departed if place not in kept}
+
     def forget_departed(self, since_ms: int) -> None:
         """Those that left at `since_ms` or earlier."""
         self.departed = {place: at for place, at in self.departed.items() if at > since_ms}
@@ -154,6 +169,7 @@ class ShareGroup:
         assignment = assign(topics, topic_by_name)
         if not self.members:
             self._started_ms = now_ms
+            self.await_departed_anew(now_ms)
         wait_ms = self._start_left_ms(now_ms) if known is None and assignment else 0
         later = known is None and bool(assignment) and (wait_ms > 0 or self._is_crowd(now_ms))
         if known is None:
@@ -170,7 +186,7 @@ class ShareGroup:
                 last_heartbeat_ms=now_ms,
             )
             self.members[beat.member_id] = known
-        known.topics = topics
+        self._change_topics(known, topics, now_ms)
         known.assignment = {} if later else assignment
         changed = changed or known.assigned_later
         known.assigned_later = later
@@ -207,7 +223,7 @@ class ShareGroup:
         changed = member.assigned_later
         member.assigned_later = False
         if beat.topics is not None and (topics := possible(beat.topics)) != member.topics:
-            member.topics = topics
+            self._change_topics(member, topics, now_ms)
             self.epoch += 1
             changed = True
         assignment = assign(member.topics, topic_by_name)
@@ -308,6 +324,8 @@ class ShareGroup:
         """Members as another node has them: whether a window must hear of it, and those that are
         gone. The connections are those of this node.
         """
+        if not self.members:
+            self.await_departed_anew(now_ms)
         before, self.members, self.epoch = self.members, {}, epoch
         changed = False
         for member in members:
@@ -318,7 +336,8 @@ class ShareGroup:
                 changed = True
             elif known.topics != member.topics or known.client_id != member.client_id:
                 changed = True
-            known.topics, known.client_id = member.topics, member.client_id
+            self._change_topics(known, member.topics, now_ms)
+            known.client_id = member.client_id
             known.epoch, known.previous_epoch = member.epoch, member.previous_epoch
             self.members[member.member_id] = known
         for member in before.values():

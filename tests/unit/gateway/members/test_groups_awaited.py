@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.core.share.declared_filters import InvalidKeyFilters
+from gateway.core.share.membership import Heartbeat
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
 from tests.unit.gateway.members.test_groups import QUICK, beating, names
@@ -140,7 +141,10 @@ def test_who_left_before_the_node_started_is_awaited(leads: bool) -> None:
             assert names(node) == ["a", ""]
             changed: list[list[str]] = []
             node.groups.on_change(lambda group: changed.append([one for one, _ in group.departed]))
-            await asyncio.sleep(62)
+            if leads:
+                await beating(node, "a", node.beat("a", connection=1), 62)
+            else:
+                await asyncio.sleep(62)
             assert [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited] == []
             assert "client-b" not in changed[-1], "nor is it saved any longer"
 
@@ -184,3 +188,61 @@ def test_of_those_who_left_no_more_are_awaited_than_may_be_there() -> None:
             assert [member.awaited for member in members] == [False] + [True] * 4
 
     run(work())
+
+
+@pytest.mark.parametrize("other", [(), ("other",)], ids=["nobody stays", "a member of a topic"])
+def test_the_time_does_not_run_while_nobody_reads_the_topic(other: tuple[str, ...]) -> None:
+    """All were away for longer than a member is awaited, and come back one after the other."""
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            epoch = beats(node, "stays", 0, other) if other else 0
+            node.beat("a", connection=1)
+            node.beat("b", connection=2)
+            await settle()
+            for name in ("a", "b"):
+                node.beat(name, -1)
+            node.log.produce(b"b-1")
+            for _ in range(18):
+                await asyncio.sleep(10)
+                epoch = beats(node, "stays", epoch, other) if other else 0
+            node.beat("a", connection=1)
+            await asyncio.sleep(2)
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.cursor == 0
+            node.beat("b", connection=2)
+            await settle()
+            assert await taken(node, "b") == [0]
+
+    run(work())
+
+
+def test_who_gives_a_topic_up_is_awaited_as_one_that_leaves() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            epoch = node.beat("b", connection=2)
+            await settle()
+            epoch = beats(node, "b", epoch, ("other",))
+            node.log.produce(b"b-1")
+            await settle()
+            beats(node, "b", epoch, (TOPIC,))
+            await settle()
+            assert await taken(node, "b") == [0]
+
+    run(work())
+
+
+def beats(node: Node, name: str, epoch: int, topics: tuple[str, ...]) -> int:
+    beat = Heartbeat(name, epoch, None, topics, f"client-{name}", "127.0.0.1", 9)
+    answer = node.groups.heartbeat(GROUP, beat, node.topology.topics.get, now_ms())
+    return answer.member_epoch
+
+
+async def taken(node: Node, name: str) -> list[int]:
+    session = node.groups.sessions.open((9, GROUP, name), 9, acknowledges=False)
+    acquired = node.window().acquire(Acquire(MemberId(name), session.session_id, 9, now_ms()))
+    return [] if acquired is None else acquired.offsets
