@@ -59,11 +59,13 @@ class PlainConsumer:
         return cls(programs.command("PlainConsumer", *words))
 
     def end(self) -> None:
-        """It leaves its group."""
+        """It leaves its group. Raises AssertionError if its client does not close."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
             self.process.wait(patient_s(60))
+        except subprocess.TimeoutExpired as hanging:
+            raise AssertionError(f"a consumer does not close: {hanging.cmd}") from hanging
         finally:
             self.kill()
 
