@@ -61,8 +61,9 @@ class KeyedProducer:
         one goes on behind.
         """
         out, _ = self.process.communicate(timeout=patient_s(200))
-        self._said.seek(0)
-        words = self._said.read()[-2_000:].decode(errors="replace")
+        with self._said as said:
+            said.seek(0)
+            words = said.read()[-2_000:].decode(errors="replace")
         assert out, f"a producer ended with {self.process.returncode}: {words}"
         told: dict[str, Any] = json.loads(out.splitlines()[-1])
         assert not told["failed"], told["failed"][:3]
@@ -73,3 +74,4 @@ class KeyedProducer:
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
+        self._said.close()
