@@ -30,6 +30,7 @@ from gateway.members.carried_members import Carried
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
     CONNECTION_MEMBERS_MAX,
+    DEPARTED_LOOK_MS,
     GROUP_MEMBERS_MAX,
     MEMBERS_MAX,
     PRINCIPAL_MEMBERS_MAX,
@@ -320,9 +321,11 @@ class Groups:
         group = self._groups.get(name)
         if group is None or not group.departed or not group.members:
             return
-        group.await_departed_anew(now_ms)
         since_ms = now_ms - self.settings.of(name).unmatched_wait_ms
-        if next(iter(group.departed.values())) > since_ms:  # the earliest
+        due = next(iter(group.departed.values())) <= since_ms  # the earliest
+        if due or now_ms - group.departed_looked_ms >= DEPARTED_LOOK_MS:
+            group.await_departed_anew(now_ms)
+        if next(iter(group.departed.values())) > since_ms:
             return
         filters = (self.key_filters(name, one.client_id) for one in group.members.values())
         topics = group.topics() if any(filters) else []  # else nobody is awaited

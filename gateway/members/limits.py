@@ -49,6 +49,8 @@ RESTART_GRACE_MS = 10_000  # after a restart a member has two heartbeat interval
 TABLE_WRITE_BYTES = 256 * 1024
 TABLE_NAMES_AT_ONCE = 500
 
+# Between two looks at whether somebody reads the topics of members that left.
+DEPARTED_LOOK_MS = 5_000
 TICK_MS = 500  # the watchdog; six ticks make the disconnect grace
 
 # Rules of key filters set over REST, for all groups together: some 40,000 rules. A rule takes some

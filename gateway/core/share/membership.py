@@ -100,6 +100,7 @@ class ShareGroup:
     members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
     # When the last member of a client id, with these topics, left; the earliest first.
     departed: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    departed_looked_ms: int = 0  # when their topics were last looked at
     _joined_ms: int | None = None  # the newest join
     _started_ms: int | None = None  # the join of the first of the present members
 
@@ -145,12 +146,12 @@ class ShareGroup:
 
     def await_departed_anew(self, now_ms: int) -> None:
         """While nobody subscribes to a topic its records wait, so the time of those who left it
-        does not run.
+        does not run. O(topics of all members and of all who left).
         """
-        read = [place for place in self.departed if any(map(self.has_subscribers, place[1]))]
-        if len(read) < len(self.departed):
-            kept = {place: self.departed[place] for place in read}
-            self.departed = kept | {place: now_ms for place in self.departed if place not in kept}
+        read = set[str]().union(*(member.topics for member in self.members.values()))
+        kept = {place: at for place, at in self.departed.items() if not read.isdisjoint(place[1])}
+        self.departed = kept | {place: now_ms for place in self.departed if place not in kept}
+        self.departed_looked_ms = now_ms
 
     def forget_departed(self, since_ms: int) -> None:
         """Those that left at `since_ms` or earlier."""
