@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
@@ -19,7 +20,7 @@ from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import create_topic
 from tests.rig.operating import rest
-from tests.rig.patience import wait_until
+from tests.rig.patience import patient_s, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -30,6 +31,10 @@ TRY_S = 5.0
 
 @pytest.fixture
 def nodes(kafka_pair: KafkaCluster, tmp_path: Path) -> Iterator[Nodes]:
+    # Each broker is to coordinate something: one that another test has killed leads nothing when it
+    # is back, for five minutes.
+    admin = AdminClient({"bootstrap.servers": kafka_pair.bootstrap_servers})
+    admin.elect_leaders(ElectionType.PREFERRED, None).result(patient_s(30))
     both = Nodes(tmp_path, kafka_pair, "ab")
     with both.running("ab"):
         yield both
