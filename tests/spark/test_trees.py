@@ -115,25 +115,28 @@ def test_five_clusters(spark: SparkSession, five: Clusters) -> None:
     judge_delivery(five, config, "five")
 
 
-def test_every_permutation_of_targets(spark: SparkSession, five: Clusters) -> None:
+CHOICES = {"C1": ("C3", "C4"), "C2": ("C3", "C4"), "C3": ("C1", "C2"), "C4": ("C1", "C2")}
+
+
+@pytest.mark.parametrize("chosen", list(itertools.product(*CHOICES.values())), ids="-".join)
+def test_every_permutation_of_targets(
+    spark: SparkSession, five: Clusters, chosen: tuple[str, ...]
+) -> None:
     """Four of the eight links of a 4-tree have a choice, so there are 16 permutations."""
-    links = (("C1", ("C3", "C4")), ("C2", ("C3", "C4")), ("C3", ("C1", "C2")), ("C4", ("C1", "C2")))
-    for at, chosen in enumerate(itertools.product(*(targets for _, targets in links))):
-        targets = [
-            {"cluster": name, "level": 3, "targets": [target]}
-            for (name, _), target in zip(links, chosen, strict=True)
-        ]
-        topic = f"permuted-{at}"
-        config = five.write(
-            FOUR,
-            topics={"include": [topic]},
-            targets=targets,
-            messages={"status_topic": f"_status-{at}"},
-        )
-        fill(five, config, topic)
-        with running(spark, config, *config.checked_tree().clusters):
-            judge_delivery(five, config, topic)
-        judge_delivery(five, config, topic)
+    name = "-".join(("permuted", *chosen))
+    config = five.write(
+        FOUR,
+        topics={"include": [name]},
+        targets=[
+            {"cluster": cluster, "level": 3, "targets": [target]}
+            for cluster, target in zip(CHOICES, chosen, strict=True)
+        ],
+        messages={"status_topic": f"_status-{name}"},
+    )
+    fill(five, config, name)
+    with running(spark, config, *config.checked_tree().clusters):
+        judge_delivery(five, config, name)
+    judge_delivery(five, config, name)
 
 
 def test_headers_that_were_copied_or_forged(spark: SparkSession, five: Clusters) -> None:
