@@ -187,7 +187,8 @@ class ShareGroup:
                 last_heartbeat_ms=now_ms,
             )
             self.members[beat.member_id] = known
-        self._change_topics(known, topics, now_ms)
+        elif changed:
+            self._change_topics(known, topics, now_ms)
         known.assignment = {} if later else assignment
         changed = changed or known.assigned_later
         known.assigned_later = later
@@ -337,8 +338,8 @@ class ShareGroup:
                 changed = True
             elif known.topics != member.topics or known.client_id != member.client_id:
                 changed = True
-            self._change_topics(known, member.topics, now_ms)
-            known.client_id = member.client_id
+                self._change_topics(known, member.topics, now_ms)
+                known.client_id = member.client_id
             known.epoch, known.previous_epoch = member.epoch, member.previous_epoch
             self.members[member.member_id] = known
         for member in before.values():
