@@ -99,21 +99,6 @@ def place_of(row: ParkedRow) -> ParkedPlace:
     return row.topic, row.partition, row.offset
 
 
-def _what_became_of(chosen: list[int], window: Window) -> list[Decided]:
-    """A record that is to go out again, and that nobody takes, is parked again."""
-    core = window.dispatcher
-    parked = () if core is None else core.stats().parked
-    again = {record.offset for record in parked if record.reason is Reason.OPERATOR}
-    topic, partition = _place(window)
-    done = [offset for offset in chosen if offset not in again]
-    found = [Decided(topic, partition, done)] if done else []
-    if left := len(chosen) - len(done):
-        records = "a record stays" if left == 1 else f"{left} records stay"
-        why = f"{records} parked: no member that is there accepts the key"
-        found.append(Decided(topic, partition, [], why, NobodyTakes))
-    return found
-
-
 class RecordStartsView(Protocol):
     """gateway.reading.record_starts.RecordStarts"""
 
@@ -274,7 +259,8 @@ class ParkedRecords:
             first=chosen[0],
             last=chosen[-1],
         )
-        return _what_became_of(chosen, window)
+        again = _parked_again(window) if verb is OperatorVerb.RETRY else frozenset()
+        return _decided(window, chosen, again)
 
     async def _keys(
         self, window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX
@@ -318,6 +304,24 @@ class ParkedRecords:
 
 def _place(window: Window) -> tuple[str, int]:
     return window.partition.topic, window.partition.partition
+
+
+def _parked_again(window: Window) -> frozenset[int]:
+    """Records that an operator has sent out, and that nobody takes."""
+    core = window.dispatcher
+    parked = () if core is None else core.stats().parked
+    return frozenset(record.offset for record in parked if record.reason is Reason.OPERATOR)
+
+
+def _decided(window: Window, chosen: list[int], again: frozenset[int]) -> list[Decided]:
+    topic, partition = _place(window)
+    done = [offset for offset in chosen if offset not in again]
+    found = [Decided(topic, partition, done)] if done else []
+    if left := len(chosen) - len(done):
+        records = "a record stays" if left == 1 else f"{left} records stay"
+        why = f"{records} parked: no member that is there accepts the key"
+        found.append(Decided(topic, partition, [], why, NobodyTakes))
+    return found
 
 
 def _text(window: Window) -> str:
