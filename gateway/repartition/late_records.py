@@ -55,11 +55,11 @@ class LateRecords:
         """Looks at an old partition of a topic that no Key-Shared group reads: at what one fetch
         brings, and at the partition with the most new records. It does not come back to the rest.
         """
-        due = time.monotonic_ns() // 1_000_000 >= self._sample_due_ms
+        at_ms = time.monotonic_ns() // 1_000_000
         topic = upstream.topology.topics.get(record.topic)
-        if topic is None or not due or record.groups or not _keys_tell(record):
+        if at_ms < self._sample_due_ms or topic is None or record.groups or not _keys_tell(record):
             return
-        self._sample_due_ms = time.monotonic_ns() // 1_000_000 + SAMPLE_MS
+        self._sample_due_ms = at_ms + SAMPLE_MS
         new = {at: ends.get(at, 0) - self._first(record, at) for at in range(record.before)}
         partition = max(new, key=lambda at: new[at])
         if new[partition] <= 0 or partition not in topic.partitions:

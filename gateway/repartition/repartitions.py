@@ -223,7 +223,7 @@ class Repartitions:
         if record.holds:
             await run.look()
             if self._company.leads():
-                await run.sample()
+                await run.late.sample(record, run.ends, self._upstream, run.clock.latest_ms())
             run.close_late_ones()
         run.said = NodeSaid(record.version, len(run.outstanding()), run.late.last_ms)
         if not self._company.leads():

@@ -312,9 +312,6 @@ class RunningTopic:
 
     # ----------------------------------------------------------------------------------------- late
 
-    async def sample(self) -> None:
-        await self.late.sample(self.record, self.ends, self._upstream, self.clock.latest_ms())
-
     def watch(self, window: Window) -> None:
         """Watches the window of an old partition."""
         window.when_read = partial(self._read, window.key.partition)

@@ -18,7 +18,7 @@ from gateway.core.repartition.record import Repartition
 from gateway.core.share.listing import may_be_ours
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
-from gateway.core.wire.records import CorruptBatch, Scan
+from gateway.core.wire.records import Batch, CorruptBatch, Scan
 from gateway.core.wire.schema import Message
 from gateway.operations.errors import PartitionUnknown, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
@@ -87,18 +87,24 @@ async def keys_from(
     place = FetchPosition(Source(tp, READ_UNCOMMITTED), position)
     fetch = Fetch(READ_UNCOMMITTED, 0, (place,))
     answer = (await fetched(upstream, leader, TIMES_LANE, fetch))[tp]
-    scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
     try:
-        while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
-            pass
+        batches = await _scanned(answer)
     except CorruptBatch:
         return []
     return [
         (offset, key)
-        for batch in scan.batches
+        for batch in batches
         for offset, key in zip(batch.offsets, batch.keys, strict=True)
         if key is not None and offset >= position
     ]
+
+
+async def _scanned(answer: Message) -> list[Batch]:
+    """The batches of one partition's answer; none of one that is an error. Raises CorruptBatch."""
+    scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
+    while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
+        pass
+    return scan.batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +179,15 @@ class Survey:
         answer = (await fetched(self.upstream, leader, TIMES_LANE, fetch))[tp]
         if answer["ErrorCode"] == ErrorCode.OFFSET_OUT_OF_RANGE:
             return max(position, await self.upstream.list_offset(tp, EARLIEST))
-        scan = Scan(answer["Records"] or b"") if answer["ErrorCode"] == 0 else Scan(b"")
         try:
-            while await asyncio.to_thread(scan.step, SAMPLED_OFFSETS):
-                pass
+            batches = await _scanned(answer)
         except CorruptBatch:
             return position
-        for batch in committed_of(scan.batches, answer, READ_COMMITTED):
+        for batch in committed_of(batches, answer, READ_COMMITTED):
             found = next((offset for offset in batch.offsets if offset >= position), None)
             if found is not None:
                 return found
-        return max((batch.last_offset + 1 for batch in scan.batches), default=position)
+        return max((batch.last_offset + 1 for batch in batches), default=position)
 
     # ----------------------------------------------------------------------------------- its groups
 
