@@ -31,6 +31,17 @@ class CannotListen(Exception):
     """One line with the address that could not be had, the reason, and the options that name it."""
 
 
+def port_of(port_base: int, port_step: int, broker_id: int, slot: int) -> int:
+    """The port of a slot of an upstream broker; 0, any free one, with a `port_base` of 0."""
+    return port_base + slot * port_step + broker_id if port_base else 0
+
+
+def port_option(option: str, broker_id: int, slot: int) -> str:
+    """How that port is made, for people. `option`: the listener's place in the configuration."""
+    above = f" + {slot} * listen.port_step" if slot else ""
+    return f"{option}.port_base + {broker_id}{above}"
+
+
 class Listeners:
     """They bind to the listener's host; clients are told its advertised host, or its server names.
 
@@ -84,12 +95,8 @@ class Listeners:
             assert self.bootstrap is not None
             address = Address(settings.server_names.of(broker_id), self.bootstrap.port)
         else:
-            base = settings.port_base
-            port = base + slot * self._port_step + known if base else 0
-            option = f"{settings.option}.port_base + {known}"
-            if slot:
-                option += f" + {slot} * listen.port_step"
-            taken = self._open(broker_id, port, option)
+            port = port_of(settings.port_base, self._port_step, known, slot)
+            taken = self._open(broker_id, port, port_option(settings.option, known, slot))
             address = Address(settings.advertised_host or settings.host, taken)
         self.addresses[broker_id] = address
         log.info(

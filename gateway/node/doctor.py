@@ -30,7 +30,7 @@ from gateway.core.wire.errors import EncodeError
 from gateway.embedded.jars import JAVA_MEND, java
 from gateway.embedded.process import SetupError
 from gateway.listen.authentication import authentications_of
-from gateway.listen.listeners import CannotListen, listening_socket
+from gateway.listen.listeners import CannotListen, listening_socket, port_of, port_option
 from gateway.node.diagnosis import (
     Broker,
     Cluster,
@@ -257,9 +257,8 @@ async def _ports(config: Config, brokers: list[int] | None) -> list[Finding]:
         places[f"{option}.bootstrap_port"] = (listener.host, listener.bootstrap_port)
         ids = () if listener.sni is not None else brokers or ()
         for broker_id, slot in product(ids, range(listen.slots_per_broker)):
-            above = f" + {slot} * listen.port_step" if slot else ""
-            port = listener.port_base + slot * listen.port_step + broker_id
-            places[f"{option}.port_base + {broker_id}{above}"] = (listener.host, port)
+            port = port_of(listener.port_base, listen.port_step, broker_id, slot)
+            places[port_option(option, broker_id, slot)] = (listener.host, port)
     refused = dict(_refused(places))
     ports = {option: port for option, (_, port) in places.items()}
     node_listens = bool(refused) and await _node_listens(admin)
