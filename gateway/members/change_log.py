@@ -1,11 +1,11 @@
 """How nodes hear of each other's changes of members, key filters and group configs: a stream in
 Redis.
 
-Each change of a group's rows (members.lua), of key filters, and of the configs that an admin set at
-a node, adds an entry. The entry names the
-rows that changed; whoever follows reads just those. It also names the entry before it. If that is
-not the one the reader knows, entries are missing (trimmed, flushed, or lost in a fail-over of
-Redis), and the reader reads all rows once.
+Each change of a group's rows (members.lua) and of key filters adds an entry. The entry names the
+rows that changed; whoever follows reads just those. What an admin set for a group in Kafka stands
+in the entry itself. Each also names the entry before it. If that is not the one the reader knows,
+entries are missing (trimmed, flushed, or lost in a fail-over of Redis), and the reader reads all
+rows once.
 """
 
 from __future__ import annotations
