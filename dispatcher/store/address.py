@@ -7,9 +7,10 @@
 parameters `sentinel_username` and `sentinel_password` those of the Sentinels. With rediss+sentinel
 servers and Sentinels speak TLS. Other parameters are redis-py's, of the servers.
 
-Each connection asks the Sentinels first, and ends with the first refusal to write: the server has
-become a replica, or its replicas follow another one. Until then a former primary would go on to
-take writes that nobody keeps, so the store asks the Sentinels again and again (`primary_of`).
+A connection ends with the first refusal to write: the server has become a replica, or its replicas
+follow another one. The next connection goes to whatever the name of the server means by then, as a
+managed service moves it, or to the primary as the Sentinels name it. A former primary would go on
+to take writes that nobody keeps, so the store asks the Sentinels again and again (`primary_of`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from redis.asyncio import ConnectionPool, SSLConnection
-from redis.asyncio.connection import parse_url
+from redis.asyncio import Connection, ConnectionPool, SSLConnection
+from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
@@ -51,9 +52,11 @@ class RedisAddress:
 
     def pool(self, **options: Any) -> ConnectionPool:  # noqa: ANN401
         """Connects when it is used. `options` are redis-py's, and win over those of the URL."""
-        if not self.sentinels:
-            return ConnectionPool(**{**self.options, **options})
-        return _PrimaryPool(self, {**self.options, **options})
+        merged = {**self.options, **options}
+        if self.sentinels:
+            return _PrimaryPool(self, merged)
+        plain = merged.get("connection_class", Connection)
+        return ConnectionPool(**{**merged, "connection_class": _LEAVING.get(plain, plain)})
 
 
 def read_address(url: str) -> RedisAddress:
@@ -119,7 +122,11 @@ def _secrets(options: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(value) for name, value in options.items() if value and "password" in name)
 
 
-class _Primary(SentinelManagedConnection):
+class _Leaves(AbstractConnection):
+    """Ends with the first refusal to write. Its pool would keep it for ever: the machine of a
+    former primary lives on.
+    """
+
     async def read_response(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         try:
             return await super().read_response(*args, **options)
@@ -131,12 +138,27 @@ class _Primary(SentinelManagedConnection):
         raise ConnectionLost(f"it is not the primary any more: {said}")
 
 
+class _Server(_Leaves, Connection): ...
+
+
+class _TlsServer(_Leaves, SSLConnection): ...
+
+
+class _Primary(_Leaves, SentinelManagedConnection): ...
+
+
 class _TlsPrimary(_Primary, SSLConnection): ...
+
+
+_LEAVING: dict[type[AbstractConnection], type[AbstractConnection]] = {
+    Connection: _Server,
+    SSLConnection: _TlsServer,
+}
 
 
 def is_no_primary(refusal: str) -> bool:
     """The answer of a server that does not write, perhaps in the middle of a script's."""
-    return "READONLY " in refusal or "NOREPLICAS " in refusal
+    return any(word in refusal for word in ("READONLY ", "NOREPLICAS ", "MASTERDOWN "))
 
 
 async def primary_of(pool: ConnectionPool) -> tuple[str, int] | None:

@@ -11,12 +11,12 @@ def test_a_server_by_its_url() -> None:
     address = read_address("redis://user:hunt%2Fer2@host:7000/3")
     assert (address.where, address.secrets) == ("host:7000", ("hunt/er2",))
     pool = address.pool(socket_timeout=5, max_connections=7)
-    assert pool.connection_class is Connection
+    assert issubclass(pool.connection_class, Connection)
     assert pool.max_connections == 7
     options = pool.connection_kwargs
     assert (options["host"], options["port"], options["db"]) == ("host", 7000, 3)
     assert (options["password"], options["socket_timeout"]) == ("hunt/er2", 5)
-    assert read_address("rediss://host").pool().connection_class is SSLConnection
+    assert issubclass(read_address("rediss://host").pool().connection_class, SSLConnection)
     assert read_address("unix:///run/r.sock").where == "/run/r.sock"
     assert read_address("unix:///r.sock").pool().connection_class is UnixDomainSocketConnection
 
@@ -86,4 +86,5 @@ def test_who_does_not_write_says_so_also_within_a_script() -> None:
         "ERR Error running script (call to f_1): @user_script:5: -READONLY You can't write"
     )
     assert is_no_primary("NOREPLICAS Not enough good replicas to write.")
+    assert is_no_primary("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is no.")
     assert not is_no_primary("NOSCRIPT No matching script.")
