@@ -2,6 +2,8 @@
 --
 -- KEYS[1]  generation, owners (JSON), and a field node:<id> per node: incarnation, the time (microseconds of
 --          Redis's clock) until which it counts as alive, and its description (JSON), with a space between.
+--          A time that is further ahead than a session is from before the clock was put back (NTP, a fail-over to a
+--          machine whose clock is behind): it counts anew from now, else a dead node would count as alive until then.
 -- ARGV     beat id incarnation session_us gone_us description
 --          publish id incarnation generation owners
 --          leave id incarnation generation owners
@@ -27,21 +29,32 @@ if mine then
 end
 
 if verb == 'beat' then
+  local latest = now + tonumber(ARGV[4])
+  local lives = string.format('%.0f', latest)
+  local function counted_anew(field, row)
+    local anew = string.gsub(row, '^(%S+) %d+ ', '%1 ' .. lives .. ' ')
+    redis.call('HSET', KEYS[1], field, anew)
+    return anew
+  end
   if holder and holder ~= incarnation and alive_until > now then
+    if alive_until > latest then
+      counted_anew(id, mine)
+      alive_until = latest
+    end
     return { TAKEN, alive_until - now }
   end
-  local lives = string.format('%.0f', now + tonumber(ARGV[4]))
   redis.call('HSET', KEYS[1], id, incarnation .. ' ' .. lives .. ' ' .. ARGV[6])
   local nodes = {}
   local fields = redis.call('HGETALL', KEYS[1])
   for at = 1, #fields, 2 do
     if string.sub(fields[at], 1, 5) == 'node:' then
-      local _, lived = parts(fields[at + 1])
+      local row = fields[at + 1]
+      local _, lived = parts(row)
       if lived + tonumber(ARGV[5]) < now then
         redis.call('HDEL', KEYS[1], fields[at])
       else
         nodes[#nodes + 1] = fields[at]
-        nodes[#nodes + 1] = fields[at + 1]
+        nodes[#nodes + 1] = lived > latest and counted_anew(fields[at], row) or row
       end
     end
   end

@@ -86,6 +86,35 @@ def test_owners_are_taken_from_who_knows_the_newest_generation(
     on_redis(work)
 
 
+def test_a_clock_that_was_put_back_keeps_no_dead_node_alive(
+    on_redis: Callable[[Work], None],
+) -> None:
+    """As after a fail-over to a machine whose clock is behind: the row says an hour from now."""
+
+    async def work(redis: Redis) -> None:
+        a, b, again = SharedTable(redis, "1"), SharedTable(redis, "2"), SharedTable(redis, "3")
+        await a.beat(Node(id="a", leaving=True), {}, {"admin": "x:1"})
+
+        async def an_hour_ahead() -> None:
+            row = await redis.hget(KEY, "node:a")
+            assert isinstance(row, bytes)
+            incarnation, until, description = row.split(b" ", 2)
+            later = str(int(until) + 3_600_000_000).encode()
+            await redis.hset(KEY, "node:a", b" ".join((incarnation, later, description)))
+
+        await an_hour_ahead()
+        rows = {row.node.id: row for row in (await b.beat(Node(id="b"), {}, {})).rows}
+        assert 5_000 < rows["a"].alive_ms <= 6_000, "another node counts it anew"
+        assert (rows["a"].node.leaving, rows["a"].facts) == (True, {"admin": "x:1"})
+        await an_hour_ahead()
+        for _ in range(2):
+            with pytest.raises(NodeTaken) as taken:
+                await again.beat(Node(id="a"), {}, {})
+            assert 5_000 < taken.value.for_ms <= 6_001, "and so does its next process"
+
+    on_redis(work)
+
+
 def test_a_live_node_keeps_its_name(on_redis: Callable[[Work], None]) -> None:
     async def work(redis: Redis) -> None:
         one, two = SharedTable(redis, "1"), SharedTable(redis, "2")
