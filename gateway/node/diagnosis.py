@@ -79,7 +79,9 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Redis:
-    """`save`: the points of RDB; None: not told. `max_bytes` 0: no limit."""
+    """`save`: the points of RDB; None: not told. `max_bytes` 0: no limit. `closed`: why it tells
+    nothing of itself but its clock; then what is not told has no meaning.
+    """
 
     version: str
     append_only: bool
@@ -90,6 +92,13 @@ class Redis:
     round_trip_s: float
     clock_off_s: float  # its clock, less that of this machine
     replicas_wanted: int | None = None  # to write; None: not told, or no Sentinels
+    mode: str = "standalone"
+    role: str = "master"
+    closed: str = ""
+
+    @property
+    def evicts(self) -> bool:
+        return self.max_bytes > 0 and self.eviction != "noeviction"
 
 
 def ok(check: str, found: str) -> Finding:
@@ -257,9 +266,17 @@ def of_silent_redis(reason: str) -> Iterator[Finding]:
 
 
 def of_redis(redis: Redis) -> Iterator[Finding]:
-    yield from _answering(redis)
-    yield from _replicas(redis)
-    yield from _persistence(redis)
+    if redis.closed:
+        yield warning(
+            "Redis",
+            f"it does not tell how it is set: {redis.closed}",
+            "allow its user the command INFO (+info), or look at maxmemory-policy yourself",
+        )
+        yield skipped("Redis persistence", "Redis")
+    else:
+        yield from _answering(redis)
+        yield from _replicas(redis)
+        yield from _persistence(redis)
     off = abs(redis.clock_off_s)
     if off > CLOCK_OFF_S_MAX:
         yield warning(
@@ -277,11 +294,23 @@ def _answering(redis: Redis) -> Iterator[Finding]:
         yield warning("Redis", found, "move it nearer: every record waits for two round trips")
     else:
         yield ok("Redis", found)
-    if redis.max_bytes and redis.eviction != "noeviction":
+    if redis.evicts:
         yield fault(
             "Redis",
             f"maxmemory-policy is {redis.eviction}: leases and settled records may be evicted",
             "set maxmemory-policy to noeviction",
+        )
+    if redis.mode == "cluster":
+        yield fault(
+            "Redis",
+            "it is one of a Redis Cluster: the node does not follow its redirections",
+            "name a single Redis, or a primary with replicas",
+        )
+    if redis.role == "slave":
+        yield fault(
+            "Redis",
+            "it is a replica, which refuses to write",
+            "name the primary in state.redis_url, or its Sentinels",
         )
 
 

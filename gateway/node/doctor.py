@@ -12,11 +12,11 @@ import time
 from collections.abc import Awaitable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import httpx
 from redis.asyncio import Redis as RedisClient
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from dispatcher.core.model import PoisonPolicy
 from gateway.compiled import describe
@@ -208,7 +208,12 @@ async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
         times.append(time.perf_counter() - began)
     seconds, microseconds = await client.time()
     clock_off_s = seconds + microseconds / 1e6 - time.time_ns() / 1e9
-    info = await client.info()
+    info: dict[str, Any] = {}
+    closed = ""
+    try:
+        info = await client.info()
+    except ResponseError as error:  # also this is sometimes closed
+        closed = str(error)
     try:
         save = (await client.config_get("save")).get("save")
     except RedisError:  # CONFIG is often closed where Redis is rented
@@ -231,6 +236,9 @@ async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
         round_trip_s=sorted(times)[len(times) // 2],
         clock_off_s=clock_off_s,
         replicas_wanted=replicas,
+        mode=str(info.get("redis_mode", "")),
+        role=str(info.get("role", "")),
+        closed=closed,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis as redis_client
 import yaml
 from typer.testing import CliRunner, Result
 
@@ -211,6 +212,25 @@ def test_a_redis_of_ones_own(tmp_path: Path) -> None:
     assert found["clock"]["status"] == "ok"
     assert away.exit_code == 1
     assert findings(away)["Redis"]["mend"] == "start Redis, and check state.redis_url"
+
+
+def test_a_redis_whose_user_may_not_ask_how_it_is_set(tmp_path: Path) -> None:
+    """As in many that are rented: INFO and CONFIG are among the dangerous commands."""
+    port = free_ports(1)
+    state = {"redis_url": f"redis://keyway:hunter2@127.0.0.1:{port}"}
+    with EmbeddedRedis(tmp_path / "redis", port=port) as redis, serving(broker_with()) as broker:
+        with redis_client.Redis.from_url(redis.url) as admin:
+            admin.acl_setuser(
+                *("keyway", True),
+                passwords=["+hunter2"],
+                keys=["keyway:*"],
+                categories=["+@all", "-@dangerous"],
+            )
+        found = findings(doctor(tmp_path, broker.port, "-o", "json", state=state))
+    assert found["Redis"]["status"] == "warning"
+    assert "does not tell how it is set: " in found["Redis"]["found"]
+    assert found["Redis persistence"]["status"] == "skipped"
+    assert found["clock"]["status"] == "ok"
 
 
 def test_files_with_secrets_that_everybody_can_read() -> None:

@@ -165,6 +165,8 @@ def test_redis_that_is_well() -> None:
     [
         (replace(REDIS, round_trip_s=0.02), "Redis", Status.WARNING, "20.0 ms"),
         (replace(REDIS, max_bytes=9, eviction="allkeys-lru"), "Redis", Status.FAULT, "allkeys-lru"),
+        (replace(REDIS, mode="cluster"), "Redis", Status.FAULT, "Redis Cluster"),
+        (replace(REDIS, role="slave"), "Redis", Status.FAULT, "a replica"),
         (replace(REDIS, write_failed=True), "Redis persistence", Status.FAULT, "failed"),
         (replace(REDIS, append_only=False), "Redis persistence", Status.WARNING, "nothing"),
         (
@@ -192,6 +194,17 @@ def test_a_redis_that_is_away() -> None:
         ("Redis persistence", "skipped"),
         ("clock", "skipped"),
     ]
+
+
+def test_a_redis_that_tells_nothing_of_itself() -> None:
+    closed = replace(REDIS, closed="no permission to run 'info'", append_only=False, eviction="")
+    found = list(of_redis(closed))
+    assert marks(found) == [
+        ("Redis", "warning"),
+        ("Redis persistence", "skipped"),
+        ("clock", "ok"),
+    ]
+    assert "no permission to run 'info'" in found[0].found
 
 
 def test_a_limit_without_eviction_is_no_fault() -> None:
