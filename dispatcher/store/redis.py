@@ -379,6 +379,10 @@ def _read_snapshot(key: WindowKey, answer: list[Any]) -> Snapshot | None:
         state.epochs = kept.epochs
         for stretch, data in zip(aside[::2], aside[1::2], strict=True):
             state.aside[int(stretch)] = data
+        found = sum(int.from_bytes(data, "little").bit_count() for data in state.aside.values())
+        if found < kept.aside:
+            # Redis has evicted them. The records between cursor and front would count as settled.
+            raise Unreadable("of the records aside some are missing")
         for number, data in zip(chunks[::2], chunks[1::2], strict=True):
             state.chunks[int(number)] = bytearray(data)
         for lease_id, data in zip(leases[::2], leases[1::2], strict=True):

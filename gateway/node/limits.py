@@ -7,6 +7,7 @@ STOP_S_MAX = 10.0  # to persist and commit at stop; the store has the rest
 GC_ALLOCATIONS = 10_000  # between collections of young objects: of 50,000 one took 25 ms
 HEALTH_STORE_S_MAX = 1.0  # a probe's wait for Redis; kubelet gives one second by default
 PRIMARY_LOOK_S = 1.0  # from one question to the Sentinels who is primary to the next
+EVICTION_LOOK_S = 60.0  # from one look whether Redis deletes keys on its own to the next
 LOOP_LOOK_S = 0.1  # from one look at the event loop's delay to the next
 LOOP_DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 VIEW_RETRY_S_MIN = 1.0  # until a registry view that ended is started again; doubles

@@ -19,7 +19,7 @@ from gateway.config.file import ConfigError
 from gateway.config.state import StateSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
-from gateway.node.limits import HEALTH_STORE_S_MAX, PRIMARY_LOOK_S
+from gateway.node.limits import EVICTION_LOOK_S, HEALTH_STORE_S_MAX, PRIMARY_LOOK_S
 from gateway.part import Part, Trouble
 
 log = structlog.get_logger("keyway.redis")
@@ -43,6 +43,38 @@ class Pinged(Protocol):
     """redis.asyncio.Redis"""
 
     def ping(self) -> Awaitable[object]: ...
+
+
+class Eviction:
+    """Whether Redis deletes keys on its own where it needs room. A node goes on all the same: what
+    is deleted comes again, or is rebuilt from Kafka, but nobody is told.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.policy = ""  # empty: it does not, or does not tell
+
+    def warnings(self) -> list[str]:
+        if not self.policy:
+            return []
+        return [f"Redis may delete state (maxmemory-policy is {self.policy}): set it to noeviction"]
+
+    async def look_forever(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except (RedisError, OSError) as error:  # away, or INFO is closed to the node's user
+                log.debug("redis_eviction_unknown", reason=str(error))
+            await asyncio.sleep(EVICTION_LOOK_S)
+
+    async def look(self) -> None:
+        """Raises RedisError, OSError."""
+        told = await self._redis.info("memory")
+        evicts = int(told.get("maxmemory", 0)) > 0
+        policy = str(told.get("maxmemory_policy", "noeviction")) if evicts else "noeviction"
+        before, self.policy = self.policy, "" if policy == "noeviction" else policy
+        if self.policy and self.policy != before:
+            log.warning("redis_evicts", policy=policy)
 
 
 @contextmanager
@@ -81,6 +113,8 @@ def build(running: RunningRedis) -> Part[RedisRoom]:
         address.pool(socket_timeout=REDIS_S_MAX, socket_connect_timeout=REDIS_S_MAX)
     )
 
+    eviction = Eviction(client)
+
     async def troubles() -> Sequence[Trouble]:
         found = await redis_troubles(client)
         if running.watch is not None and running.watch.trouble:
@@ -105,8 +139,9 @@ def build(running: RunningRedis) -> Part[RedisRoom]:
         name="redis",
         room=RedisRoom(client, store),
         troubles=troubles,
+        warnings=eviction.warnings,
         background=(
-            *(() if running.watch is None else (running.watch.run,)),
+            *((eviction.look_forever,) if running.watch is None else (running.watch.run,)),
             *((follow_primary,) if store.has_sentinels else ()),
         ),
         close=close,
