@@ -22,8 +22,7 @@ NO_LEADERS = KafkaError._NOENT
 class LogEnds:
     """librdkafka remembers a topic that a broker did not know a moment after it was created, and
     for 15 minutes says at once that its partitions have no leaders. So a client that gave an error
-    is asked nothing more. `admin` is asked first, best one that has answered before: the first
-    question to a new client may take 3 s. One thread at a time may use it.
+    is asked nothing more. `admin` is asked first. One thread at a time may use it.
     """
 
     def __init__(
@@ -32,6 +31,7 @@ class LogEnds:
         self._settings = dict(settings)
         self._answer_s = answer_s
         self._admin = admin
+        self._is_connected = False  # `_admin`
 
     def starts(self, places: Iterable[Partition]) -> dict[Partition, int | KafkaError]:
         return self._asked(places, START)
@@ -46,7 +46,14 @@ class LogEnds:
         wanted = {TopicPartition(*partition): spec for partition in places}
         if not wanted:
             return {}
-        admin, self._admin = self._admin or AdminClient(self._settings), None
+        admin = self._admin
+        if admin is None:  # (One that is there counts as false: it has a length.)
+            admin, self._is_connected = AdminClient(self._settings), False
+        self._admin = None
+        try:
+            self._connect(admin)
+        except KafkaException as error:
+            return {(tp.topic, tp.partition): error.args[0] for tp in wanted}
         asked = admin.list_offsets(
             wanted,
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -61,3 +68,11 @@ class LogEnds:
         if not any(isinstance(answer, KafkaError) for answer in found.values()):
             self._admin = admin
         return found
+
+    def _connect(self, admin: AdminClient) -> None:
+        """A client that looks for leaders before it has a connection looks again only after 3 s.
+        Raises KafkaException.
+        """
+        if not self._is_connected:
+            answered(admin.describe_cluster(request_timeout=self._answer_s), self._answer_s)
+            self._is_connected = True

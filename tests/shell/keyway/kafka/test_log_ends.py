@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
@@ -71,6 +72,40 @@ def test_a_topic_that_was_unknown_once() -> None:
         learning.learn()
         for _ in range(3):
             assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
+
+
+def test_a_client_that_has_answered_is_asked_again() -> None:
+    """Also the one that was handed in: a client counts as false, since it has a length."""
+
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        learning.learn()
+        for given in (None, AdminClient(settings)):
+            ends = LogEnds(settings, patient_s(30), given)
+            assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+            before = len(learning.broker.connections)
+            for _ in range(5):
+                assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+            assert len(learning.broker.connections) == before
+
+    run(work)
+
+
+def test_a_new_client_connects_before_it_asks_for_leaders() -> None:
+    """Without a connection it would look for them again after 3 s."""
+
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        learning.learn()
+        for _ in range(5):
+            first = len(learning.broker.requests)
+            assert LogEnds(settings, patient_s(30)).ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+            asked = [
+                request.body["Topics"]
+                for request in learning.broker.requests[first:]
+                if request.header.api_key == ApiKey.METADATA
+            ]
+            assert not asked[0]
 
     run(work)
 
