@@ -1,10 +1,12 @@
 """The dispatcher of one window of an unreliable group: at most once, nothing to persist.
 
 Ring and filters are those of every group. A record is settled when it is handed out. So nothing is
-in flight, nothing comes back, and acknowledgements are answered without effect. A record that is
-read waits for a fetch of its owner, at most `in_flight_per_member_max` of them: a member with so
-many is saturated, and further records for it are dropped and counted. When members come or go, all
-waiting records are sorted by offset again: the records of a key go out in order to any member.
+in flight, and acknowledgements are answered without effect. What could not be sent after all comes
+next again; if members have changed meanwhile it is dropped, as a later record of its key may have
+gone to another one. A record that is read waits for a fetch of its owner, at most
+`in_flight_per_member_max` of them: a member with so many is saturated, and further records for it
+are dropped and counted. When members come or go, all waiting records are sorted by offset again:
+the records of a key go out in order to any member.
 
 The pace of reading:
 - Records that were in the log when the first member joined are read at the pace of the member with
@@ -19,6 +21,7 @@ and settled records go to Kafka alone: a node that dies sends again what it sent
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from heapq import nsmallest
 from typing import assert_never
 
@@ -124,8 +127,7 @@ class Unreliable:
 
     def ready_for(self, member_id: MemberId, now_ms: int) -> int:
         """How many records an Acquire would hand out now; at most, if the member was silent."""
-        outbox = self._outbox_of(member_id)
-        if outbox is None:
+        if (outbox := self._outbox_of(member_id)) is None:
             return 0
         if outbox.attention.silent:
             return self.policy.in_flight_per_member_max
@@ -246,8 +248,7 @@ class Unreliable:
         """O(waiting records)."""
         waiting = [record for box in self._outboxes for record in box.records()]
         offsets = [offset for offset, held_key in waiting if held_key == key]
-        owner = self._owner_of(key, 0)
-        member_id = None if owner is None else owner.member_id
+        member_id = None if (owner := self._owner_of(key, 0)) is None else owner.member_id
         if not offsets:
             return KeyStats(key, OffsetState.SETTLED, member_id)
         first = min(offsets)
@@ -260,11 +261,7 @@ class Unreliable:
 
     def hot_keys(self, count: int) -> list[KeyStats]:
         """The keys with the most waiting records, the hottest first. O(waiting records)."""
-        records: dict[bytes, int] = {}
-        for box in self._outboxes:
-            for key in box.keys:
-                if key is not None:
-                    records[key] = records.get(key, 0) + 1
+        records = Counter(key for box in self._outboxes for key in box.keys if key is not None)
         hottest = nsmallest(count, [(-many, key) for key, many in records.items()])
         return [self.key_stats(key) for _, key in hottest]
 
@@ -295,8 +292,7 @@ class Unreliable:
             case RecordsRead():
                 self._records_read(event)
             case NotSent():
-                # Handed out, so nobody else gets them: to put them back could overtake a later one.
-                self._drop(self._outbox_of(event.member_id), len(event.offsets))
+                self._not_sent(event)
             case MembersChanged():
                 self._members_changed(event)
             case LogTruncated():
@@ -314,8 +310,9 @@ class Unreliable:
     def _acquire(self, event: Acquire) -> None:
         outbox = self._outbox_of(event.member_id)
         _note_heard(outbox, event.now_ms)
-        offsets = [] if outbox is None else outbox.take(max(event.records_max, 0))
-        self._count(Notice.SENT, len(offsets))
+        counted = 0 if outbox is None else outbox.back
+        offsets = [] if outbox is None else outbox.send(max(event.records_max, 0))
+        self._count(Notice.SENT, max(0, len(offsets) - counted))
         self._effects.append(
             Delivered(
                 member_id=event.member_id,
@@ -325,6 +322,14 @@ class Unreliable:
                 deadline_ms=event.now_ms + self.policy.lock_duration_ms,
             )
         )
+
+    def _not_sent(self, event: NotSent) -> None:
+        outbox = self._outbox_of(event.member_id)
+        back = 0 if outbox is None else outbox.put_back(event.offsets)
+        self._drop(outbox, len(event.offsets) - back)
+        if outbox is not None:
+            lost = outbox.forget_below(self.read_position - self.policy.span_max)
+            self._drop(outbox, lost + outbox.keep(self.policy.in_flight_per_member_max))
 
     def _records_read(self, event: RecordsRead) -> None:
         self._reading = False
@@ -370,7 +375,8 @@ class Unreliable:
         for outbox in self._outboxes:
             waiting += outbox.records()
             outbox.keep(0)
-        waiting.sort(key=_offset_of)
+            outbox.sent = []
+        waiting.sort()
         return waiting
 
     def _give_out(self, router: Router, waiting: list[tuple[int, Key]]) -> None:
@@ -464,8 +470,7 @@ class Unreliable:
             self._reading = True
             self._effects.append(ReadOn(position=self.read_position, offsets_max=offsets_max))
         effects, self._effects = self._effects, []
-        for notice, count in self._counts.items():
-            effects.append(Noticed(notice=notice, count=count))
+        effects += [Noticed(notice=notice, count=count) for notice, count in self._counts.items()]
         self._counts = {}
         return Step(changes=[], effects=effects)
 
@@ -483,10 +488,6 @@ class Unreliable:
         if room * 2 >= self.policy.in_flight_per_member_max or (ticked and room > 0):
             return min(room, span)
         return span if ticked and live else 0
-
-
-def _offset_of(record: tuple[int, Key]) -> int:
-    return record[0]
 
 
 def _from(ranges: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:

@@ -55,7 +55,7 @@ class UnreliableChecker:
             elif isinstance(effect, Noticed) and effect.notice in _COUNTED:
                 self.counted += effect.count
         if isinstance(event, NotSent):
-            self.sent.difference_update(event.offsets)
+            self._not_sent(event.offsets)
 
     def _delivered(self, effect: Delivered, *, told: bool) -> None:
         if effect.offsets != sorted(set(effect.offsets)):
@@ -75,6 +75,16 @@ class UnreliableChecker:
             (owner,) = [m for m in self.members if m.member_id == effect.member_id]
             if not accepts(owner.filters, key):
                 raise CheckFailure("Filters", f"{offset} of {key!r} to {owner}")
+
+    def _not_sent(self, offsets: list[int]) -> None:
+        """Of each of their keys the last one that was sent is another now."""
+        self.sent.difference_update(offsets)
+        keys = {self.log.records.get(offset) for offset in offsets} - {None}
+        for key in keys:
+            self.last_of_key.pop(key, None)
+        for offset in sorted(self.sent):
+            if (key := self.log.records.get(offset)) in keys:
+                self.last_of_key[key] = offset
 
     def _answered(self, event: Acknowledge, result: AckResult) -> None:
         for (first, last, types), error in zip(event.batches, result.errors, strict=True):

@@ -16,6 +16,9 @@ class Outbox:
         self.attention = Attention(now_ms)
         self.offsets: list[int] = []
         self.keys: list[Key] = []
+        # What was sent last, as long as nothing later of its keys can have gone to another member.
+        self.sent: list[tuple[int, Key]] = []
+        self.back = 0  # records in front that were sent before, and could not be
         self.dropped = 0  # records, since it joined
         self.saturated = False  # since the box dropped something, until it is half free again
         self.told = False  # of that
@@ -39,13 +42,42 @@ class Outbox:
         taken = self.offsets[:count]
         del self.offsets[:count]
         del self.keys[:count]
+        self.back = max(0, self.back - len(taken))
         return taken
+
+    def send(self, count: int) -> list[int]:
+        """As `take`; they may come back."""
+        sent = [(self.offsets[at], self.keys[at]) for at in range(min(count, self.waiting()))]
+        if sent:
+            self.sent = sent
+        return self.take(count)
+
+    def put_back(self, offsets: list[int]) -> int:
+        """Of what was sent last, these records could not be: they are the next ones again, but for
+        those that a later one of their key is ahead of. Returns how many.
+        """
+        missing = set(offsets)
+        back: list[tuple[int, Key]] = []
+        ahead: dict[Key, None] = {}
+        kept: list[tuple[int, Key]] = []
+        for offset, key in reversed(self.sent):
+            if offset in missing and (key is None or key not in ahead):
+                back.append((offset, key))
+            else:
+                ahead[key] = None
+                kept.append((offset, key))
+        self.sent = kept[::-1]
+        self.offsets = [offset for offset, _ in back[::-1]] + self.offsets
+        self.keys = [key for _, key in back[::-1]] + self.keys
+        self.back += len(back)
+        return len(back)
 
     def keep(self, count: int) -> int:
         """Keeps only the oldest `count` records; returns how many waited besides."""
         besides = len(self.offsets[count:])
         del self.offsets[count:]
         del self.keys[count:]
+        self.back = min(self.back, count)
         return besides
 
     def forget_below(self, floor: int) -> int:

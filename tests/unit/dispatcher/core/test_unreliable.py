@@ -165,12 +165,46 @@ def test_keys_that_nobody_accepts_are_skipped() -> None:
     assert play.acquire("c1") == [0]
 
 
-def test_records_that_could_not_be_sent_are_dropped() -> None:
+def not_sent(play: Playbook, *offsets: int) -> Playbook:
+    return play.on(NotSent(MemberId("c1"), SessionId("s1"), list(offsets), play.now_ms))
+
+
+def test_records_that_could_not_be_sent_are_the_next_ones() -> None:
+    """They had no room in the answer, or Kafka was away: the member has done nothing wrong."""
+    play = Playbook(lossy()).join("c1").produce(b"a", b"b", b"a", b"c")
+    assert play.acquire("c1", 3) == [0, 1, 2]
+    assert not_sent(play, 1, 2).notices() == {}
+    assert play.core.cursor == 1
+    assert play.produce(b"b").acquire("c1") == [1, 2, 3, 4]
+    assert play.notices() == {Notice.SENT: 2}, "the others were counted before"
+    assert play.core.cursor == 5
+
+
+def test_a_member_that_waits_is_woken_for_what_could_not_be_sent() -> None:
+    play = Playbook(lossy()).join("c1").produce(b"a")
+    play.acquire("c1")
+    not_sent(play, 0).expect(MembersReady([MemberId("c1")]))
+
+
+def test_what_could_not_be_sent_is_dropped_once_it_would_be_late() -> None:
+    """Another member may have been sent a later record of the key meanwhile."""
     play = Playbook(lossy()).join("c1").produce(b"a", b"b")
-    offsets = play.acquire("c1")
-    play.on(NotSent(MemberId("c1"), SessionId("s1"), offsets, play.now_ms))
-    assert play.notices() == {Notice.UNDELIVERED: 2}
+    play.acquire("c1")
+    play.join("c2").leave("c2")
+    assert not_sent(play, 0, 1).notices() == {Notice.UNDELIVERED: 2}
     assert play.acquire("c1") == []
+
+
+def test_what_could_not_be_sent_waits_in_the_bounds_of_all_that_waits() -> None:
+    play = Playbook(lossy(cap=3, span=6)).join("c1").produce(*[b"k"] * 3)
+    assert play.acquire("c1") == [0, 1, 2]
+    play.produce(*[b"k"] * 2)
+    assert not_sent(play, 0, 1, 2).notices() == {Notice.UNDELIVERED: 2}, "room for three"
+    assert play.acquire("c1") == [0, 1, 2]
+    play.produce(*[b"k"] * 3).acquire("c1")
+    play.produce(b"k", b"k", b"k")
+    play.acquire("c1", 1)
+    assert not_sent(play, 0).notices() == {Notice.UNDELIVERED: 1}, "long sent"
 
 
 def test_retention_that_passed_what_waits() -> None:

@@ -69,15 +69,31 @@ def test_a_saturated_member_loses_records_and_the_loss_is_counted() -> None:
     story(tell)
 
 
-def test_records_that_cannot_be_sent_are_dropped() -> None:
+def counted(node: Node, notice: Notice) -> int:
+    return sum(noticed.count for noticed in node.noticed if noticed.notice is notice)
+
+
+def test_records_that_cannot_be_read_at_the_moment_come_later() -> None:
     async def tell(node: Node, client: Client) -> None:
         node.log.failure = Unreachable("broker 1")
         assert offsets(await client.fetch()) == []
         node.log.failure = None
         node.log.produce(b"next")
         await settle()
-        assert offsets(await client.fetch()) == [3]
-        assert sum(n.count for n in node.noticed if n.notice is Notice.UNDELIVERED) == 3
+        assert offsets(await client.fetch()) == [0, 1, 2, 3]
+        assert (counted(node, Notice.SENT), counted(node, Notice.UNDELIVERED)) == (4, 0)
+
+    story(tell)
+
+
+def test_records_without_room_in_an_answer_come_with_the_next() -> None:
+    """They were lost, although their member was idle."""
+
+    async def tell(node: Node, client: Client) -> None:
+        node.log.sizes = {0: 300, 1: 300, 2: 700}
+        got = [offsets(await client.fetch(MaxBytes=300)) for _ in range(3)]
+        assert got == [[0, 1], [2], []]
+        assert (counted(node, Notice.SENT), counted(node, Notice.UNDELIVERED)) == (3, 0)
 
     story(tell)
 
