@@ -46,6 +46,7 @@ class MembersRoom:
     other_types: OtherGroupTypes
     coordination: Coordination
     begun_topics: BegunTopics
+    rows_lost: Callable[[], None]  # to be called when Redis has lost some of its data
 
 
 def build(
@@ -86,12 +87,10 @@ def build(
     async def restore() -> None:
         groups.restore(await saved_members.load(), now_ms())
 
-    settings.on_change(groups.settings_changed)
     groups.on_change(save)
     for forget in (forgotten, settings.forget, begun_topics.forget):
         groups.on_forgotten(forget)
-    listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
-    listen.server.on_drain(groups.keep_members)
+    _hear(groups, settings, listen, now_ms)
 
     return Part(
         name="members",
@@ -104,6 +103,7 @@ def build(
             OtherGroupTypes(upstream.cluster),
             EveryGroup() if shared is None else shared,
             begun_topics,
+            partial(_saved_anew, saved_members, groups, save),
         ),
         troubles=partial(_troubles, key_filters),
         start=restore if shared is None else shared.start,
@@ -118,6 +118,20 @@ def build(
         ),
         stop=saved_members.stop,
     )
+
+
+def _hear(
+    groups: Groups, settings: GroupSettings, listen: ListenRoom, now_ms: Callable[[], int]
+) -> None:
+    settings.on_change(groups.settings_changed)
+    listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
+    listen.server.on_drain(groups.keep_members)
+
+
+def _saved_anew(saved: SavedMembers, groups: Groups, save: Callable[[ShareGroup], None]) -> None:
+    saved.doubted()
+    for group in groups.all():
+        save(group)
 
 
 def _sessions() -> ShareSessions:

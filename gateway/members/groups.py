@@ -180,6 +180,7 @@ class Groups:
         if group is not None:
             group.session_timeout_ms = section.session_timeout_ms
             group.assignment_interval_ms = section.assignment_interval_ms
+            self.filters_changed(name)  # `unmatched_wait_ms` may say now that nobody is awaited
 
     def restore(self, saved: Mapping[str, SavedGroup], now_ms: int) -> list[str]:
         """Members of the run before, evicted unless they show themselves soon. Returns the topics
@@ -305,32 +306,32 @@ class Groups:
             return there
         if not all(member.filters for member in there):
             return there  # One takes every key.
-        filters = {self.key_filters(group_name, client) for client in group.awaited(topic)}
+        filters = {
+            () if client is None else self.key_filters(group_name, client)
+            for client in group.awaited(topic)
+        }
         missing = sorted(filters - {member.filters for member in there})
-        # Who left does not count at a join, so they may be too many here.
-        left = FILTERS_COST_MAX
-        awaited = []
-        for one in missing:
-            left -= cost(one)
-            if left >= 0:
-                awaited.append(Member(MemberId(""), one, awaited=True))
-        return there + tuple(awaited)
+        if sum(map(cost, missing)) > FILTERS_COST_MAX:
+            missing = [()]  # Who left did not count at a join: too many to ask, so any key waits.
+        return there + tuple([Member(MemberId(""), one, awaited=True) for one in missing])
 
     def forget_departed(self, name: str, now_ms: int) -> None:
         """Nobody waits any longer for members that left so long ago. `now_ms`: as listened."""
         group = self._groups.get(name)
         if group is None or not group.departed or not group.members:
             return
-        since_ms = now_ms - self.settings.of(name).unmatched_wait_ms
-        due = next(iter(group.departed.values())) <= since_ms  # the earliest
-        if due or now_ms - group.departed_looked_ms >= DEPARTED_LOOK_MS:
+        wait_ms = self.settings.of(name).unmatched_wait_ms
+        overdue = group.overdue(now_ms, wait_ms)
+        if overdue or now_ms - group.departed_looked_ms >= DEPARTED_LOOK_MS:
             group.await_departed_anew(now_ms)
-        if next(iter(group.departed.values())) > since_ms:
+            overdue = group.overdue(now_ms, wait_ms)
+        if not overdue:
             return
         filters = (self.key_filters(name, one.client_id) for one in group.members.values())
         topics = group.topics() if any(filters) else []  # else nobody is awaited
         before = self._members_of(group, topics)
-        group.forget_departed(since_ms)
+        for one in overdue:
+            del group.departed[one]
         _tell(self._on_change, group)
         for topic, members in self._members_of(group, topics).items():
             if members != before[topic]:

@@ -2,9 +2,10 @@
 
 Two tables: a row per group, also of an empty one, and a row per member, so that a join costs the
 same however many members the group has. The row of a group with key filters also names who left not
-long ago: a node that starts while the only taker of some keys is away has to wait for it. Rows are
-written behind: a heartbeat never waits for Redis. A crash loses a join or a leave of the last
-moments. Such a member rejoins on its next heartbeat, or is evicted because it does not come back.
+long ago: a node that starts while the only taker of some keys is away has to wait for it. So it is
+written before the rows of members: who leaves is in one of the two at any moment. Rows are written
+behind: a heartbeat never waits for Redis. A crash loses a join or a leave of the last moments. Such
+a member rejoins on its next heartbeat, or is evicted because it does not come back.
 
 Before 0.1.0 a group was one row with all its members (`keyway:members`). Such rows are read once,
 at the start, and moved to the new tables. There is no way back: an older node starts without
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import structlog
 from redis.asyncio import Redis
 
-from gateway.core.share.membership import ShareGroup, ShareMember
+from gateway.core.share.membership import EVERYBODY, Awaited, ShareGroup, ShareMember
 from gateway.members.change_log import GroupChange
 from gateway.members.fenced_rows import FencedRows, GroupRows, RowChange, Writer
 from gateway.members.limits import MEMBERSHIP_RETRY_MS, SAVED_DEPARTED_MAX
@@ -36,7 +37,7 @@ _GROUPS_KEY = "keyway:share_groups"
 _MEMBERS_KEY = "keyway:share_members"
 
 
-Departed = tuple[tuple[str, tuple[str, ...]], ...]  # client ids, topics
+Departed = tuple[Awaited, ...]
 
 
 class SavedGroup(NamedTuple):
@@ -119,6 +120,10 @@ class SavedMembers:
     def evicted(self, name: str, member_ids: Iterable[str]) -> None:
         """Other nodes are told why these members are gone, with the next write."""
         self._evicted.setdefault(name, set()).update(member_ids)
+
+    def doubted(self) -> None:
+        """Redis may have lost rows: they are read again before the next change is written."""
+        self._stored = None
 
     def forgotten(self, name: str) -> None:
         self._dirty[name] = None
@@ -268,11 +273,12 @@ class SavedMembers:
                 known.row = None
         dropped = [name for name, group in groups.items() if group is None]
         if self._fenced is None:
+            await self._groups.write(rows)
             await self._members.write(
                 {_field(*names): row for names, row in members.items()},
                 (_field(*names) for names in gone),
             )
-            await self._groups.write(rows, dropped)
+            await self._groups.write({}, dropped)
         else:
             await self._write_fenced(self._fenced, members, rows, [*gone, *dropped])
         for name, own in rows.items():
@@ -286,16 +292,19 @@ class SavedMembers:
 
     def _row(self, group: ShareGroup) -> GroupRow:
         """Of those who left, the last one with the same filters and topics stands for all."""
-        latest: dict[tuple[tuple[bytes, ...], tuple[str, ...]], str] = {}
-        for client_id, topics in group.departed:
-            place = self._filters(group.name, client_id), topics
-            latest.pop(place, None)
-            latest[place] = client_id
+        latest: dict[tuple[tuple[bytes, ...] | None, tuple[str, ...]], Awaited] = {}
+        for one in group.departed:
+            client_id, topics = one
+            filters = None if client_id is None else self._filters(group.name, client_id)
+            latest.pop((filters, topics), None)
+            latest[filters, topics] = one
         there = (self._filters(group.name, each.client_id) for each in group.members.values())
         if not any(there) and not any(filters for filters, _ in latest):
             return GroupRow(group.epoch)  # all take every key
-        departed = [(client_id, topics) for (_, topics), client_id in latest.items()]
-        return GroupRow(group.epoch, tuple(departed[-SAVED_DEPARTED_MAX:]))
+        departed = list(latest.values())
+        if len(departed) > SAVED_DEPARTED_MAX:
+            departed = [*departed[-SAVED_DEPARTED_MAX:], EVERYBODY]
+        return GroupRow(group.epoch, tuple(departed))
 
     async def _write_fenced(
         self,
@@ -308,11 +317,11 @@ class SavedMembers:
         be ahead of this node by a moment, or behind after its data was lost.
         """
         changes: dict[str, GroupRows] = defaultdict(GroupRows)
+        for name, own in rows.items():
+            changes[name].add(RowChange("groups", name, row_text(_group_json(own))))
         for (name, member_id), row in members.items():
             text = row_text(row._asdict())
             changes[name].add(RowChange("members", _field(name, member_id), text), member_id)
-        for name, own in rows.items():
-            changes[name].add(RowChange("groups", name, row_text(_group_json(own))))
         for which in gone:
             if isinstance(which, str):
                 changes[which].add(RowChange("groups", which, None))
@@ -353,8 +362,9 @@ def _rows(group: ShareGroup, known: StoredGroup) -> Iterator[MemberRow]:
 def _restored(group: StoredGroup) -> SavedGroup:
     known = (row for row in group.members.values() if row is not None)
     rows = sorted(known, key=lambda row: row.joined)
-    epochs = [row.epoch for row in rows]  # of a group whose own row cannot be read
-    own = GroupRow(max(epochs, default=0)) if group.row is None else group.row
+    own = group.row
+    if own is None:  # it cannot be read: nobody knows who left
+        own = GroupRow(max([row.epoch for row in rows], default=0), (EVERYBODY,))
     return SavedGroup(own.epoch, [_member(row) for row in rows], own.departed)
 
 
@@ -384,7 +394,7 @@ def _group_json(row: GroupRow) -> dict[str, Any]:
 def _group_row(row: Any) -> GroupRow:  # noqa: ANN401 - any JSON
     epoch = int(row["epoch"])
     departed = tuple(
-        (str(client_id), tuple(sorted(map(str, topics))))
+        (None if client_id is None else str(client_id), tuple(sorted(map(str, topics))))
         for client_id, topics in row.get("departed", ())
     )
     return GroupRow(epoch, departed)

@@ -99,6 +99,7 @@ def build(
             hold_of=holds.of,
         ),
     )
+    windows.persister.when_lost = members.rows_lost
     cluster.on_topology(windows.news.topology_changed)
     members.key_filters.on_loaded(lambda: windows.news.topology_changed(cluster.topology))
     _hear_of_groups(members, windows)

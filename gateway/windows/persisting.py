@@ -22,6 +22,7 @@ class Persister:
     ) -> None:
         self._when_gone = when_gone
         self.lost = False  # the store has lost a window: all ask it with the next commit
+        self.when_lost: Callable[[], None] = lambda: None  # hears the first of them
         self._dependencies = dependencies
         self._unpersisted: dict[Window, None] = {}
         self._wake = asyncio.Event()
@@ -65,7 +66,9 @@ class Persister:
                 if failure is None:
                     window.perform(window.life.persisted(batch))
                 else:
-                    self.lost = self.lost or isinstance(failure, WindowGone)
+                    if isinstance(failure, WindowGone) and not self.lost:
+                        self.lost = True
+                        self.when_lost()
                     self._not_persisted(window, batch, failure)
             return True
 

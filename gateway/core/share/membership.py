@@ -17,6 +17,10 @@ once never had partitions: librdkafka does not get rid of those that reach it wh
 A member is evicted when its heartbeats stop for the session timeout, or when none of its
 connections is left for the disconnect grace: a killed process frees its keys long before its
 session times out.
+
+Members that left not long ago are awaited: what only their key filters accept is not skipped. So is
+anybody, for a while, where members may be on their way that nobody has seen: when a group begins
+with a topic, perhaps after Redis has lost its members, or on another cluster.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic
@@ -42,6 +47,14 @@ START_MEMBERS_MAX = 10
 
 # Of members that left: their client ids, with the topics that they had.
 DEPARTED_MAX = 1_000
+
+# Clients that lost their node are back within 13 s, and members that are deployed together come
+# together. Keys that nobody shall have are not kept for longer: they would fill the windows.
+UNSEEN_MS_MAX = 20_000
+
+# Who is awaited: a client id, and topics. No client id: anybody, whatever the keys.
+Awaited = tuple[str | None, tuple[str, ...]]
+EVERYBODY: Final[Awaited] = (None, ())  # in all topics: more have left than are known one by one
 
 Assignment = dict[bytes, tuple[int, ...]]  # topic id (16 bytes) -> partitions
 TopicByName = Callable[[str], Topic | None]
@@ -99,7 +112,7 @@ class ShareGroup:
     epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)  # in join order
     # When the last member of a client id, with these topics, left; the earliest first.
-    departed: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    departed: dict[Awaited, int] = field(default_factory=dict)
     departed_looked_ms: int = 0  # when their topics were last looked at
     _joined_ms: int | None = None  # the newest join
     _started_ms: int | None = None  # the join of the first of the present members
@@ -132,11 +145,38 @@ class ShareGroup:
         return member
 
     def _note_departed(self, member: ShareMember, now_ms: int) -> None:
-        place = (member.client_id, member.topics)
-        self.departed.pop(place, None)
-        self.departed[place] = now_ms
+        self._await((member.client_id, member.topics), now_ms)
+
+    def _await(self, one: Awaited, now_ms: int) -> None:
+        self.departed.pop(one, None)
+        self.departed[one] = now_ms
         if len(self.departed) > DEPARTED_MAX:
-            del self.departed[next(iter(self.departed))]
+            self.departed.pop(EVERYBODY, None)
+            while len(self.departed) >= DEPARTED_MAX:
+                del self.departed[next(iter(self.departed))]
+            self.departed[EVERYBODY] = now_ms
+
+    def _await_unseen(self, topics: Iterable[str], now_ms: int) -> None:
+        """Awaits anybody in those of the topics that no known member reads or has read. O(topics of
+        all members), but as a rule the first one reads them.
+        """
+        unseen = set(topics)
+        for member in self.members.values():
+            if not unseen:
+                return
+            unseen.difference_update(member.topics)
+        for _, known in self.departed:
+            unseen.difference_update(known)
+        if unseen:
+            self._await((None, tuple(sorted(unseen))), now_ms)
+
+    def _change_client(self, member: ShareMember, client_id: str, now_ms: int) -> bool:
+        """As Kafka, takes the client id of the last heartbeat. It may declare other key filters."""
+        if client_id == member.client_id:
+            return False
+        self._note_departed(member, now_ms)
+        member.client_id = client_id
+        return True
 
     def _change_topics(self, member: ShareMember, topics: tuple[str, ...], now_ms: int) -> None:
         """Who gives a topic up may come back to it, as one that left."""
@@ -149,13 +189,18 @@ class ShareGroup:
         does not run. O(topics of all members and of all who left).
         """
         read = set[str]().union(*(member.topics for member in self.members.values()))
-        kept = {place: at for place, at in self.departed.items() if not read.isdisjoint(place[1])}
-        self.departed = kept | {place: now_ms for place in self.departed if place not in kept}
+        kept = {one: at for one, at in self.departed.items() if not read.isdisjoint(one[1] or read)}
+        self.departed = kept | {one: now_ms for one in self.departed if one not in kept}
         self.departed_looked_ms = now_ms
 
-    def forget_departed(self, since_ms: int) -> None:
-        """Those that left at `since_ms` or earlier."""
-        self.departed = {place: at for place, at in self.departed.items() if at > since_ms}
+    def overdue(self, now_ms: int, wait_ms: int) -> list[Awaited]:
+        """Whom nobody awaits any more, `wait_ms` after they left. O(all who left)."""
+        unseen_ms = min(wait_ms, UNSEEN_MS_MAX)
+        return [
+            one
+            for one, at in self.departed.items()
+            if now_ms - at >= (unseen_ms if one[0] is None and one[1] else wait_ms)
+        ]
 
     def _join(self, beat: Heartbeat, topic_by_name: TopicByName, now_ms: int) -> HeartbeatAnswer:
         if not beat.topics:
@@ -171,6 +216,7 @@ class ShareGroup:
         if not self.members:
             self._started_ms = now_ms
             self.await_departed_anew(now_ms)
+        self._await_unseen(topics, now_ms)
         wait_ms = self._start_left_ms(now_ms) if known is None and assignment else 0
         later = known is None and bool(assignment) and (wait_ms > 0 or self._is_crowd(now_ms))
         if known is None:
@@ -187,7 +233,8 @@ class ShareGroup:
                 last_heartbeat_ms=now_ms,
             )
             self.members[beat.member_id] = known
-        elif changed:
+        else:
+            changed = self._change_client(known, beat.client_id, now_ms) or changed
             self._change_topics(known, topics, now_ms)
         known.assignment = {} if later else assignment
         changed = changed or known.assigned_later
@@ -222,9 +269,10 @@ class ShareGroup:
                 f"The share group member has epoch {beat.member_epoch}, expected {member.epoch}."
             )
         self._seen(member, beat.connection, now_ms)
-        changed = member.assigned_later
+        changed = self._change_client(member, beat.client_id, now_ms) or member.assigned_later
         member.assigned_later = False
         if beat.topics is not None and (topics := possible(beat.topics)) != member.topics:
+            self._await_unseen(topics, now_ms)
             self._change_topics(member, topics, now_ms)
             self.epoch += 1
             changed = True
@@ -304,7 +352,7 @@ class ShareGroup:
         members: Iterable[ShareMember],
         now_ms: int,
         grace_ms: int,
-        departed: Iterable[tuple[str, tuple[str, ...]]] = (),
+        departed: Iterable[Awaited] = (),
     ) -> None:
         """Members as they were before a restart; one that is not heard of within `grace_ms` is
         evicted. Those who had left could not come back meanwhile: they are awaited anew.
@@ -321,7 +369,7 @@ class ShareGroup:
         epoch: int,
         members: Iterable[ShareMember],
         now_ms: int,
-        departed: Iterable[tuple[str, tuple[str, ...]]] = (),
+        departed: Iterable[Awaited] = (),
     ) -> tuple[bool, list[ShareMember]]:
         """Members as another node has them: whether a window must hear of it, and those that are
         gone. The connections are those of this node.
@@ -338,15 +386,15 @@ class ShareGroup:
                 changed = True
             elif known.topics != member.topics or known.client_id != member.client_id:
                 changed = True
+                self._change_client(known, member.client_id, now_ms)
                 self._change_topics(known, member.topics, now_ms)
-                known.client_id = member.client_id
             known.epoch, known.previous_epoch = member.epoch, member.previous_epoch
             self.members[member.member_id] = known
         for member in before.values():
             self._note_departed(member, now_ms)
-        for place in departed:
-            if place not in self.departed:  # this node was not there yet
-                self.departed[place] = now_ms
+        for one in departed:
+            if one not in self.departed:  # this node was not there yet
+                self.departed[one] = now_ms
                 changed = True
         return changed, list(before.values())
 
@@ -369,16 +417,16 @@ class ShareGroup:
             alike.setdefault(tuple([topic in one for one in sets]), []).append(topic)
         return list(alike.values())
 
-    def awaited(self, topic: str) -> list[str]:
+    def awaited(self, topic: str) -> list[str | None]:
         """Client ids of members that subscribe to `topic` and will have its partitions soon, or
-        left not long ago.
+        left not long ago. None: anybody may come.
         """
-        later = [
+        later: list[str | None] = [
             member.client_id
             for member in self.members.values()
             if member.assigned_later and member.subscribes(topic)
         ]
-        return later + [client_id for client_id, topics in self.departed if topic in topics]
+        return later + [one[0] for one in self.departed if topic in one[1] or one == EVERYBODY]
 
     def has_subscribers(self, topic: str) -> bool:
         """Quick as a rule: the first member subscribes."""

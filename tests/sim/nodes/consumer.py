@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from dispatcher.core.model import AckType
+from gateway.core.share.declared_filters import MARK
 from gateway.core.share.sessions import OPEN_EPOCH
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_response, encode_request
@@ -33,9 +34,10 @@ class LineLost(Exception):
 
 
 class Consumer:
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, globs: list[str]) -> None:
         self.world = world
         self.name = name
+        self.client_id = f"{name}{MARK}{'|'.join(globs)}" if globs else name
         self.lives = 0
         self.member = ""
         self.epoch = 0
@@ -124,7 +126,7 @@ class Consumer:
             raise LineLost
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes | None] = loop.create_future()
-        frame = request_frame(key, VERSION, 1, self.name, encode_request(key, VERSION, body))
+        frame = request_frame(key, VERSION, 1, self.client_id, encode_request(key, VERSION, body))
         payload = frame[SIZE_PREFIX:]
         header = parse_request_header(payload)
         line.answers.add(answer)

@@ -73,6 +73,7 @@ class Options:
     skew_ms_max: int
     commit_ms: int
     calm_after_ms: int
+    filtered: bool  # each key has one consumer that takes it: what nobody takes waits for that one
 
 
 def draw(rng: Random) -> Options:
@@ -83,6 +84,7 @@ def draw(rng: Random) -> Options:
     }
     later = Random(str(faults))  # the other draws of a seed are as they were before it
     lost = later.random() * _MEMBERS_LOST if later.random() < 0.5 else 0.0
+    filtered = later.random() < 0.4
     nodes = rng.choice((1, 2, 2, 3, 3, 4))
     return Options(
         faults=Faults(**faults, members_lost=lost),
@@ -100,4 +102,5 @@ def draw(rng: Random) -> Options:
         skew_ms_max=rng.choice((0, 50, 400)),
         commit_ms=rng.choice((500, 5_000)),
         calm_after_ms=rng.choice((5_000, 15_000, 30_000)),
+        filtered=filtered,
     )

@@ -82,12 +82,19 @@ class World:
         self.processes: list[Process] = []  # of all times, the dead ones among them
         self.wanted: list[str] = []  # nodes that are to run
         self.trouble = Trouble(self)
-        self.consumers = [Consumer(self, f"c{at + 1}") for at in range(options.consumers)]
+        self.consumers = [
+            Consumer(self, f"c{at + 1}", self._globs(at)) for at in range(options.consumers)
+        ]
         self.produced = 0
         self.lines = 0
         self.calm = False
         self.seen: Counter[str] = Counter()
         self._failure: BaseException | None = None
+
+    def _globs(self, consumer: int) -> list[str]:
+        """The keys that one of the consumers takes, by their last digit; empty: every key."""
+        count = self.options.consumers
+        return [f"key-*{at}" for at in range(consumer, 10, count) if self.options.filtered]
 
     @property
     def events(self) -> int:
@@ -215,7 +222,9 @@ class World:
         for _ in range(rng.randint(1, 6)):
             if self.produced < options.records:
                 key: bytes | None = b"key-%d" % rng.randrange(options.keys)
-                self.records[partition].append(None if rng.random() < options.null_keys else key)
+                if rng.random() < options.null_keys and not options.filtered:
+                    key = None
+                self.records[partition].append(key)
                 self.produced += 1
         for process in self.living():
             process.call(process.log.serve)

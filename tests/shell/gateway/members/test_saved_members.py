@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from gateway.core.share.membership import ShareGroup, ShareMember
+from gateway.core.share.membership import EVERYBODY, ShareGroup, ShareMember
 from gateway.embedded.redis import EmbeddedRedis
+from gateway.members.limits import SAVED_DEPARTED_MAX
 from gateway.members.redis_table import RedisTable, TableUnavailable
 from gateway.members.saved_members import SavedMembers
 from tests.rig.loopback import until
@@ -245,10 +248,103 @@ def test_who_left_a_group_with_key_filters_is_saved_until_nobody_waits(
         topics = ("t1", "t2")
         assert saved["g"].departed == (("b2", topics), ("all", topics))
         assert saved["others"].departed == (), "every key has a taker"
-        known.forget_departed(5)
+        known.departed.clear()
         memberships.changed(known)
         await memberships.flush()
         assert (await SavedMembers(redis).load())["g"].departed == ()
+
+    story(server, tell)
+
+
+def prefixed(_: str, client: str) -> tuple[bytes, ...]:
+    return (client.encode() + b"-*",)
+
+
+def test_if_more_filters_have_left_than_are_saved_everybody_is_awaited(
+    server: EmbeddedRedis,
+) -> None:
+    async def tell(_: SavedMembers, redis: Redis) -> None:
+        memberships = SavedMembers(redis, prefixed)
+        known = group("g", member("stays"))
+        for at in range(SAVED_DEPARTED_MAX + 1):
+            known.members[f"m{at}"] = member(f"m{at}", client_id=f"m{at}")
+            known.remove(f"m{at}", at)
+            memberships.changed(known)
+            await memberships.flush()
+            saved = (await SavedMembers(redis).load())["g"]
+            assert (EVERYBODY in saved.departed) is (at == SAVED_DEPARTED_MAX)
+        assert len(saved.departed) == SAVED_DEPARTED_MAX + 1
+
+    story(server, tell)
+
+
+@pytest.mark.parametrize("commands", range(4))
+def test_who_leaves_is_known_whenever_the_node_dies(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, commands: int
+) -> None:
+    """As a member, or as one that left: a node that dies between two rows has lost neither."""
+
+    async def tell(_: SavedMembers, redis: Redis) -> None:
+        memberships = SavedMembers(redis, prefixed)
+        known = group("g", member("a", client_id="a"), member("b", client_id="b"))
+        memberships.changed(known)
+        await memberships.flush()
+        known.remove("b", 5)
+        known.members["c"] = member("c", client_id="c")
+        memberships.changed(known)
+        left = [None] * commands
+
+        def until_it_dies(name: str) -> None:
+            command = getattr(Redis, name)
+
+            async def sent(*args: Any, **more: Any) -> Any:
+                if not left:
+                    raise RedisConnectionError("the node is dead")
+                left.pop()
+                return await command(*args, **more)
+
+            monkeypatch.setattr(Redis, name, sent)
+
+        with monkeypatch.context():
+            for name in ("hset", "hdel"):
+                until_it_dies(name)
+            with suppress(TableUnavailable):
+                await memberships.flush()
+        monkeypatch.undo()
+        saved = (await SavedMembers(redis).load())["g"]
+        there = [one.client_id for one in saved.members]
+        assert "b" in [*there, *(client for client, _ in saved.departed)]
+        if not left and commands == 3:
+            assert (there, saved.departed) == (["a", "c"], (("b", ("t1", "t2")),))
+
+    story(server, tell)
+
+
+def test_whoever_left_a_group_whose_row_is_lost_is_awaited(server: EmbeddedRedis) -> None:
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        memberships.changed(group("g", member("m1")))
+        await memberships.flush()
+        await redis.delete(KEY)
+        saved = (await SavedMembers(redis).load())["g"]
+        assert ([one.member_id for one in saved.members], saved.departed) == (["m1"], (EVERYBODY,))
+
+    story(server, tell)
+
+
+def test_rows_that_redis_has_lost_are_written_again(server: EmbeddedRedis) -> None:
+    """A member that leaves later was all that Redis knew of the group."""
+
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        known = group("g", member("m1"), member("m2"))
+        memberships.changed(known)
+        await memberships.flush()
+        await redis.flushall()
+        memberships.doubted()
+        del known.members["m2"]
+        memberships.changed(known)
+        await memberships.flush()
+        saved = (await SavedMembers(redis).load())["g"]
+        assert [one.member_id for one in saved.members] == ["m1"]
 
     story(server, tell)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.core.model import Acquire, MemberId
 from gateway.core.share.declared_filters import InvalidKeyFilters
-from gateway.core.share.membership import Heartbeat
+from gateway.core.share.membership import UNSEEN_MS_MAX, Heartbeat
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
 from tests.unit.gateway.members.test_groups import QUICK, beating, names
@@ -22,6 +22,13 @@ def filtered(node: Node) -> None:
     node.groups.key_filters = lambda _, client: TAKES.get(client.removeprefix("client-"), ())
 
 
+def nobody_unseen(node: Node) -> None:
+    """The group has begun long ago."""
+    group = node.groups.get(GROUP)
+    assert group is not None
+    group.departed.clear()
+
+
 def test_keys_of_a_member_that_left_wait_for_the_next_one_and_not_for_ever() -> None:
     """A deployment: the only member that takes `b-*` is away for a while."""
 
@@ -30,6 +37,7 @@ def test_keys_of_a_member_that_left_wait_for_the_next_one_and_not_for_ever() -> 
             filtered(node)
             epoch = node.beat("a", connection=1)
             joined = node.beat("b", connection=2)
+            nobody_unseen(node)
             await settle()
             node.beat("b", -1, connection=2)
             assert joined > 0
@@ -65,6 +73,7 @@ def test_who_left_is_awaited_also_by_the_next_coordinator(
             filtered(node)
             node.beat("b", connection=2)
             node.beat("a", connection=1)
+            nobody_unseen(node)
             await settle()
             node.beat("b", -1, connection=2)
             node.log.produce(b"b-1", b"b-2")
@@ -139,7 +148,7 @@ def test_who_left_before_the_node_started_is_awaited(leads: bool) -> None:
                 node.groups.leads = lambda _: False
                 node.groups.copy(GROUP, saved, now_ms())
             assert names(node) == ["a", ""]
-            changed: list[list[str]] = []
+            changed: list[list[str | None]] = []
             node.groups.on_change(lambda group: changed.append([one for one, _ in group.departed]))
             if leads:
                 await beating(node, "a", node.beat("a", connection=1), 62)
@@ -176,7 +185,9 @@ def test_a_member_whose_filters_would_be_too_many_for_its_group_is_refused() -> 
     run(work())
 
 
-def test_of_those_who_left_no_more_are_awaited_than_may_be_there() -> None:
+def test_if_more_have_left_than_may_be_there_any_key_is_awaited() -> None:
+    """Some of their keys were skipped."""
+
     async def work() -> None:
         async with Node(FILTERED) as node:
             hostile(node)
@@ -184,8 +195,7 @@ def test_of_those_who_left_no_more_are_awaited_than_may_be_there() -> None:
             for at in range(20):
                 node.beat(f"m{at}", connection=1)
                 node.beat(f"m{at}", -1, connection=1)
-            members = node.groups.members(GROUP, TOPIC)
-            assert [member.awaited for member in members] == [False] + [True] * 4
+            assert awaited(node) == [()]
 
     run(work())
 
@@ -232,6 +242,103 @@ def test_who_gives_a_topic_up_is_awaited_as_one_that_leaves() -> None:
             beats(node, "b", epoch, (TOPIC,))
             await settle()
             assert await taken(node, "b") == [0]
+
+    run(work())
+
+
+def awaited(node: Node) -> list[tuple[bytes, ...]]:
+    return [one.filters for one in node.groups.members(GROUP, TOPIC) if one.awaited]
+
+
+def test_members_that_come_after_the_first_of_a_group_get_their_keys() -> None:
+    """Redis has lost its data, the node is new, or so is the group: nobody knows who else reads the
+    topic.
+    """
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            epoch = node.beat("a", connection=1)
+            await settle()
+            node.log.produce(b"b-1", b"a-1", b"c-1", b"b-2")
+            await beating(node, "a", epoch, UNSEEN_MS_MAX // 1000 - 5)
+            assert await taken(node, "a") == [1]
+            node.beat("b", connection=9)
+            await settle()
+            assert await taken(node, "b") == [0, 3]
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.settled_ranges() == []
+            for _ in range(7):
+                node.beat("b", 2, connection=9)
+                await beating(node, "a", epoch, 1)
+            assert core.settled_ranges() == [(2, 2)], "nobody has come for it"
+            node.log.produce(b"c-2")
+            await settle()
+            assert core.settled_ranges() == [(2, 2), (4, 4)], "skipped at once"
+
+    run(work())
+
+
+def test_who_begins_with_another_topic_may_not_be_the_only_one() -> None:
+    """A deployment adds a topic, one member after the other."""
+
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            epoch = beats(node, "a", 0, ("other",))
+            for _ in range(UNSEEN_MS_MAX // 1000 + 1):
+                await asyncio.sleep(1)
+                epoch = beats(node, "a", epoch, ("other",))
+            group = node.groups.get(GROUP)
+            assert group is not None
+            assert group.departed == {}
+            beats(node, "a", epoch, ("other", TOPIC))
+            assert awaited(node) == [()]
+            node.beat("b", connection=2)
+            assert [one for one, _ in group.departed] == [None], "it is the topic's second member"
+
+    run(work())
+
+
+def test_another_client_id_brings_its_own_filters() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            nobody_unseen(node)
+            beat = Heartbeat("a", 0, None, (TOPIC,), "client-b", "127.0.0.1", 1)
+            epoch = node.groups.heartbeat(GROUP, beat, node.topology.topics.get, now_ms())
+            there = node.groups.members(GROUP, TOPIC)
+            assert [(one.filters, one.awaited) for one in there] == [
+                (TAKES["b"], False),
+                (TAKES["a"], True),
+            ]
+            beat = Heartbeat("a", epoch.member_epoch, None, None, "client-all", "127.0.0.1", 1)
+            node.groups.heartbeat(GROUP, beat, node.topology.topics.get, now_ms())
+            assert [one.filters for one in node.groups.members(GROUP, TOPIC)] == [()]
+
+    run(work())
+
+
+def test_a_shorter_wait_counts_at_once() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            node.beat("b", connection=2)
+            nobody_unseen(node)
+            await settle()
+            node.beat("b", -1, connection=2)
+            node.log.produce(b"b-1")
+            await settle()
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.cursor == 0
+            section = node.config.groups[0].model_copy(update={"unmatched_wait_ms": 0})
+            node.settings.reload(node.config.model_copy(update={"groups": (section,)}))
+            await settle()
+            assert core.cursor == 1
 
     run(work())
 

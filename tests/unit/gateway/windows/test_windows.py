@@ -194,7 +194,8 @@ def test_stopping_waits_for_the_round_trip_under_way() -> None:
 
 def test_a_backlog_of_keys_that_nobody_accepts_does_not_delay_the_stop() -> None:
     async def work() -> None:
-        async with Node(GroupSection(auto_offset_reset="earliest", span_max=10)) as node:
+        section = GroupSection(auto_offset_reset="earliest", span_max=10, unmatched_wait_ms=0)
+        async with Node(section) as node:
             node.filters = (b"accepted-*",)
             node.log.produce(*[b"other"] * 100_000)
             node.beat()

@@ -190,14 +190,18 @@ def test_a_store_that_was_flushed_while_nothing_happens_is_found_out() -> None:
 
     async def work() -> None:
         async with Node(topology=topology(40)) as node:
+            heard: list[int] = []
+            node.windows.persister.when_lost = lambda: heard.append(now_ms())
             committing = node.tasks.create_task(node.windows.committer.commit_forever())
             node.beat()
             await beaten(node, 20)
             assert len(node.stored) == 40
             node.store.flush()
             assert not node.stored
+            assert not heard
             await beaten(node, 15)
             assert len(node.stored) == 40
+            assert 1 <= len(heard) <= 3, "not of each window"
             committing.cancel()
 
     run(work())

@@ -6,7 +6,14 @@ import pytest
 
 from gateway.core.cluster.topology import PartitionInfo, Topic
 from gateway.core.share.errors import FencedMemberEpoch, GroupFull, InvalidRequest, UnknownMember
-from gateway.core.share.membership import START_MEMBERS_MAX, Heartbeat, ShareGroup
+from gateway.core.share.membership import (
+    DEPARTED_MAX,
+    EVERYBODY,
+    START_MEMBERS_MAX,
+    UNSEEN_MS_MAX,
+    Heartbeat,
+    ShareGroup,
+)
 
 ORDERS = Topic("orders", b"o" * 16, {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)})
 GROWN = Topic("orders", b"o" * 16, {p: PartitionInfo(1, 0) for p in range(4)})
@@ -301,3 +308,44 @@ def test_an_empty_group_starts_again() -> None:
 def test_topics_that_are_not_there_are_not_waited_for() -> None:
     g = group(assignment_interval_ms=1_000, start_ms=500)
     assert g.heartbeat(beat("m1", topics=("missing",)), TOPICS.get, 10_000).wait_ms == 0
+
+
+def test_more_have_left_than_are_known_one_by_one() -> None:
+    """The keys of the earliest ones are not known any more, so any key is awaited."""
+    crowd = group()
+    for at in range(2 * DEPARTED_MAX):
+        crowd.heartbeat(beat("m"), TOPICS.get, at)
+        crowd.members["m"].client_id = f"client-{at}"
+        crowd.heartbeat(beat("m", -1), TOPICS.get, at)
+        assert len(crowd.departed) <= DEPARTED_MAX
+    assert list(crowd.departed.values()) == sorted(crowd.departed.values())
+    assert None in crowd.awaited("orders")
+    end_ms = 2 * DEPARTED_MAX - 1
+    assert EVERYBODY not in crowd.overdue(end_ms + UNSEEN_MS_MAX, 60_000), "it is of those who left"
+    assert EVERYBODY in crowd.overdue(end_ms + 60_000, 60_000)
+
+
+def test_everybody_is_awaited_while_somebody_reads() -> None:
+    crowd = group()
+    crowd.departed[EVERYBODY] = 0
+    crowd.await_departed_anew(10)
+    assert crowd.departed == {EVERYBODY: 10}
+    crowd.heartbeat(beat("m"), TOPICS.get, 20)
+    crowd.await_departed_anew(30)
+    assert crowd.departed[EVERYBODY] == 20
+
+
+def test_nobody_else_may_read_what_some_member_reads_or_has_read() -> None:
+    some = group()
+    some.heartbeat(beat("m1"), TOPICS.get, 0)
+    assert some.departed == {(None, ("orders",)): 0}
+    assert some.overdue(UNSEEN_MS_MAX - 1, 60_000) == []
+    assert some.overdue(UNSEEN_MS_MAX, 60_000) == [(None, ("orders",))]
+    assert some.overdue(1_000, 1_000) == [(None, ("orders",))]
+    some.departed.clear()
+    some.heartbeat(beat("m2"), TOPICS.get, 1)
+    assert some.departed == {}
+    for name in ("m1", "m2"):
+        some.heartbeat(beat(name, -1), TOPICS.get, 2)
+    some.heartbeat(beat("m3"), TOPICS.get, 3)
+    assert some.departed == {("client", ("orders",)): 3}
