@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,11 +19,18 @@ END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 # A question about partitions of which none has a leader fails as a whole.
 NO_LEADERS = KafkaError._NOENT
 
+# Of the time for an answer: a client that is kept may ask a leader that has died since, and waits
+# for that one alone.
+KEPT_SHARE = 1 / 3
+SHORTEST_S = 0.1
+
 
 class LogEnds:
     """librdkafka remembers a topic that a broker did not know a moment after it was created, and
-    for 15 minutes says at once that its partitions have no leaders. So a client that gave an error
-    is asked nothing more. `admin` is asked first. One thread at a time may use it.
+    for 15 minutes says at once that its partitions have no leaders. It waits for a leader that has
+    died until time is up. So a client that gave an error is asked nothing more, and the question
+    goes to a new one. `admin` is asked first; as all clients it has a length, 0, and so counts as
+    false. One thread at a time may use it.
     """
 
     def __init__(
@@ -46,33 +54,49 @@ class LogEnds:
         wanted = {TopicPartition(*partition): spec for partition in places}
         if not wanted:
             return {}
-        admin = self._admin
-        if admin is None:  # (One that is there counts as false: it has a length.)
-            admin, self._is_connected = AdminClient(self._settings), False
-        self._admin = None
+        until = time.monotonic() + self._answer_s
+        kept, self._admin = self._admin, None
+        found = {} if kept is None else self._answers(kept, wanted, self._answer_s * KEPT_SHARE)
+        if kept is None or _has_error(found):
+            kept, self._is_connected = AdminClient(self._settings), False
+            found = self._answers(kept, wanted, until - time.monotonic())
+        if not _has_error(found):
+            self._admin = kept
+        return found
+
+    def _answers(
+        self, admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], answer_s: float
+    ) -> dict[Partition, int | KafkaError]:
+        until = time.monotonic() + answer_s
         try:
-            self._connect(admin)
+            self._connect(admin, answer_s)
         except KafkaException as error:
             return {(tp.topic, tp.partition): error.args[0] for tp in wanted}
         asked = admin.list_offsets(
             wanted,
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._answer_s,
+            request_timeout=max(SHORTEST_S, until - time.monotonic()),
         )
         found: dict[Partition, int | KafkaError] = {}
         for tp, future in asked.items():
             try:
-                found[tp.topic, tp.partition] = int(answered(future, self._answer_s).offset)
+                offset = int(answered(future, answer_s).offset)
             except KafkaException as error:
                 found[tp.topic, tp.partition] = error.args[0]
-        if not any(isinstance(answer, KafkaError) for answer in found.values()):
-            self._admin = admin
+            else:
+                # Without an error where one of several brokers has not answered in time.
+                late = KafkaError(KafkaError._TIMED_OUT)
+                found[tp.topic, tp.partition] = late if offset < 0 else offset
         return found
 
-    def _connect(self, admin: AdminClient) -> None:
+    def _connect(self, admin: AdminClient, answer_s: float) -> None:
         """A client that looks for leaders before it has a connection looks again only after 3 s.
         Raises KafkaException.
         """
         if not self._is_connected:
-            answered(admin.describe_cluster(request_timeout=self._answer_s), self._answer_s)
+            answered(admin.describe_cluster(request_timeout=answer_s), answer_s)
             self._is_connected = True
+
+
+def _has_error(found: Mapping[Partition, int | KafkaError]) -> bool:
+    return any(isinstance(answer, KafkaError) for answer in found.values())

@@ -32,10 +32,13 @@ class Learning:
 
     def __init__(self) -> None:
         self.topic: Message = {"ErrorCode": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+        self.moved: list[ErrorCode] = []  # in place of the next ends
+        self.others: list[Message] = []  # brokers
+        # Its clients' telemetry is of no interest.
+        self.versions = {int(partition): (0, high) for partition, high in VERSIONS.items()}
         self.broker: FakeBroker = speaking(
             {ApiKey.METADATA: self._metadata, ApiKey.LIST_OFFSETS: self._list_offsets},
-            # Its clients' telemetry is of no interest.
-            {int(partition): (0, high) for partition, high in VERSIONS.items()},
+            self.versions,
         )
 
     def learn(self) -> None:
@@ -43,10 +46,14 @@ class Learning:
 
     async def _metadata(self, request: ReceivedRequest) -> bytes:
         topic = {"Name": TOPIC, "TopicId": bytes(range(16)), **self.topic}
-        return request.response({**self.broker.metadata(), "Topics": [topic]})
+        cluster = self.broker.metadata()
+        brokers = [*cluster["Brokers"], *self.others]
+        return request.response({**cluster, "Brokers": brokers, "Topics": [topic]})
 
     async def _list_offsets(self, request: ReceivedRequest) -> bytes:
         row = {"PartitionIndex": 0, "Offset": END}
+        if self.moved:
+            row["ErrorCode"] = int(self.moved.pop())
         return request.response({"Topics": [{"Name": TOPIC, "Partitions": [row]}]})
 
 
@@ -90,6 +97,43 @@ def test_a_client_that_has_answered_is_asked_again() -> None:
             assert len(learning.broker.connections) == before
 
     run(work)
+
+
+def test_a_leader_that_has_moved_since_the_last_question() -> None:
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        learning.learn()
+        ends = LogEnds(settings, patient_s(30))
+        assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+        learning.moved = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert ends.ends([(TOPIC, 0)]) == {(TOPIC, 0): END}
+
+    run(work)
+
+
+def test_a_leader_that_does_not_answer() -> None:
+    """librdkafka gives -1001 for its partitions, and no error, if another leader has answered."""
+
+    async def silent(_: ReceivedRequest) -> None:
+        return None
+
+    async def bounded() -> None:
+        learning = Learning()
+        second = speaking({ApiKey.LIST_OFFSETS: silent}, learning.versions)
+        async with (
+            asyncio.timeout(patient_s(60)),
+            learning.broker.running() as broker,
+            second.running(),
+        ):
+            learning.others = [{"NodeId": 2, "Host": second.host, "Port": second.port}]
+            learning.topic = {"Partitions": [KNOWN, {**KNOWN, "PartitionIndex": 1, "LeaderId": 2}]}
+            settings = {"bootstrap.servers": f"127.0.0.1:{broker.port}", "log_level": 2}
+            ends = LogEnds(settings, 2.0)
+            found = await asyncio.to_thread(ends.ends, [(TOPIC, 0), (TOPIC, 1)])
+            late = found[TOPIC, 1]
+            assert isinstance(late, KafkaError)
+            assert late.code() == KafkaError._TIMED_OUT
+
+    asyncio.run(bounded())
 
 
 def test_a_new_client_connects_before_it_asks_for_leaders() -> None:
