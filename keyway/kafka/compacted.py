@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.kafka.log_ends import NO_LEADERS, LogEnds
-from keyway.kafka.topics import answered
+from keyway.kafka.topics import answered, described
 from keyway.kafka.transactions import NO_TOPICS
 
 QUIET = 2  # librdkafka's own log: its errors reach the caller
@@ -39,6 +39,7 @@ _NOT_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     NO_LEADERS,
 )
+_NOT_TOLD = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 Record = tuple[bytes, bytes | None]
@@ -89,8 +90,13 @@ class CompactedTopic:
         )
 
     def exists(self) -> bool:
-        """Whether the cluster lists the topic now."""
-        return self.name in self._admin.list_topics(timeout=self._answer_s).topics
+        """Whether Kafka knows the topic, and this user may describe it."""
+        (answer,) = described(self._admin, [self.name], self._answer_s).values()
+        if not isinstance(answer, KafkaError):
+            return True
+        if answer.code() in _NOT_TOLD:
+            return False
+        raise KafkaException(answer)
 
     def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> bool:
         """Creates the topic, with the brokers' default number of replicas, unless it exists.
