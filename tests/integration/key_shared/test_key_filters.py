@@ -34,10 +34,16 @@ def gateway(
     kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """A gateway of this file alone, because it is restarted."""
+    group = {
+        "match": "*",
+        "auto_offset_reset": "earliest",
+        "filters": OF_CONFIG,
+        "unmatched_wait_ms": 1_000,
+    }
     with GatewayProcess(
         tmp_path_factory.mktemp("filter-gateway"),
         kafka.bootstrap_servers,
-        groups=[{"match": "*", "auto_offset_reset": "earliest", "filters": OF_CONFIG}],
+        groups=[group],
         state={"commit_interval_ms": 500},
     ) as process:
         yield process

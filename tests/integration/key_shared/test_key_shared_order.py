@@ -240,11 +240,12 @@ def test_key_filters_route_and_skip(
     share_group: Group,
     librdkafka_host: ShareHost,
 ) -> None:
-    """Members get the keys their globs accept; a record that nobody accepts is settled at once."""
+    """Members get the keys their globs accept; a record that nobody accepts is settled, once nobody
+    waits any longer for members of a new group.
+    """
     name, group, front = topic(partitions=1), share_group("filter"), gateway.bootstrap
     europe = librdkafka_host.member(front, group, [name], name="eu-member")
     america = librdkafka_host.member(front, group, [name], name="us-member")
-    # Until both are there, keys of the missing one are accepted by nobody: skipped.
     for member in (europe, america):
         member.begin_consume()
     deadline = time.monotonic() + patient_s(30)
