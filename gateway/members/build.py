@@ -48,6 +48,10 @@ class MembersRoom:
     begun_topics: BegunTopics
     rows_lost: Callable[[], None]  # to be called when Redis has lost some of its data
 
+    def loaded(self) -> bool:
+        """What Redis has of groups and their key filters is known: records may be delivered."""
+        return self.key_filters.loaded() and self.saved_members.loaded()
+
 
 def build(
     config: Config,
@@ -90,7 +94,7 @@ def build(
     groups.on_change(save)
     for forget in (forgotten, settings.forget, begun_topics.forget):
         groups.on_forgotten(forget)
-    _hear(groups, settings, listen, now_ms)
+    _hear(groups, settings, saved_members, listen, now_ms)
 
     return Part(
         name="members",
@@ -121,9 +125,14 @@ def build(
 
 
 def _hear(
-    groups: Groups, settings: GroupSettings, listen: ListenRoom, now_ms: Callable[[], int]
+    groups: Groups,
+    settings: GroupSettings,
+    saved: SavedMembers,
+    listen: ListenRoom,
+    now_ms: Callable[[], int],
 ) -> None:
     settings.on_change(groups.settings_changed)
+    saved.on_late(lambda late: groups.restore_late(late, now_ms()))
     listen.server.on_disconnect(lambda connection: groups.connection_lost(connection, now_ms()))
     listen.server.on_drain(groups.keep_members)
 

@@ -200,6 +200,18 @@ class Groups:
             topics.update(dict.fromkeys(group.topics()))
         return list(topics)
 
+    def restore_late(self, saved: Mapping[str, SavedGroup], now_ms: int) -> None:
+        """As `restore`, of a node that could not read it when it started. In a group that has
+        members by now the others of before count as departed.
+        """
+        unknown = {name: one for name, one in saved.items() if name not in self._groups}
+        self.restore(unknown, now_ms)
+        for name, one in saved.items():
+            group = self._groups[name]
+            if name not in unknown:
+                group.came_before(one.members, one.departed, self.listening.of(now_ms))
+                self._moved(group, group.topics(), Reason.MEMBER_LEFT)
+
     def copy(self, name: str, saved: SavedGroup, now_ms: int, evicted: Iterable[str] = ()) -> None:
         """The members that another node, which coordinates the group, has saved. `evicted`: who was
         evicted there since the last copy.

@@ -92,6 +92,8 @@ class SavedMembers:
         self._members = RedisTable(redis, _MEMBERS_KEY, MemberRow._asdict, _member_row)
         self._old = RedisTable(redis, _OLD_KEY, _old_row, _old_group)
         self._stored: dict[str, StoredGroup] | None = None  # None: not read yet
+        self._late = False  # the node has started without the rows
+        self._on_late: list[Callable[[dict[str, SavedGroup]], None]] = []
         self._dirty: dict[str, ShareGroup | None] = {}  # None: forgotten
         self._writing: Collection[str] = ()  # groups whose rows are on their way
         self._evicted: dict[str, set[str]] = {}  # whose rows are not deleted yet
@@ -108,6 +110,14 @@ class SavedMembers:
         which virtual broker; None: it does not. `told`: of each entry in the log of changes.
         """
         self._fenced = FencedRows(self._redis, (_MEMBERS_KEY, _GROUPS_KEY), writer, led_at, told)
+
+    def on_late(self, callback: Callable[[dict[str, SavedGroup]], None]) -> None:
+        """`callback` gets the groups that `load` could not read, before any of them is written."""
+        self._on_late.append(callback)
+
+    def loaded(self) -> bool:
+        """False while Redis has rows, perhaps, that this node has not read since it started."""
+        return not self._late
 
     def writes(self, name: str) -> bool:
         """Rows of the group are still to be written."""
@@ -135,6 +145,8 @@ class SavedMembers:
             stored = await self._read()
         except TableUnavailable as error:
             log.warning("saved_members_not_loaded", reason=str(error))
+            self._late = True
+            self._wake.set()
             return {}
         return {name: _restored(group) for name, group in stored.items()}
 
@@ -148,7 +160,7 @@ class SavedMembers:
         all groups were read before. Raises TableUnavailable.
         """
         async with self._flushing:
-            stored = await self._read() if self._stored is None else self._stored
+            stored = await self._known()
             names = [
                 (name, member) for name, change in changes.items() for member in change.members
             ]
@@ -171,6 +183,15 @@ class SavedMembers:
         """Another node saves this group from now on."""
         self._dirty.pop(name, None)
         self._evicted.pop(name, None)
+
+    async def _known(self) -> dict[str, StoredGroup]:
+        """The rows in Redis. Raises TableUnavailable."""
+        stored = await self._read() if self._stored is None else self._stored
+        if self._late:
+            self._late = False
+            for callback in self._on_late:
+                callback({name: _restored(group) for name, group in stored.items()})
+        return stored
 
     async def _read(self) -> dict[str, StoredGroup]:
         """Reads all rows. Rows of versions before 0.1.0 are moved. Raises TableUnavailable."""
@@ -217,7 +238,7 @@ class SavedMembers:
     async def flush(self) -> None:
         """Writes the changes. Raises TableUnavailable; then they are written next time."""
         async with self._flushing:
-            stored = await self._read() if self._stored is None else self._stored
+            stored = await self._known()
             groups, self._dirty = self._dirty, {}
             if self._fenced is not None:
                 led_at = self._fenced.led_at
@@ -237,7 +258,7 @@ class SavedMembers:
     async def forget(self, name: str) -> None:
         """The group was deleted. Raises TableUnavailable."""
         async with self._flushing:
-            stored = await self._read() if self._stored is None else self._stored
+            stored = await self._known()
             await self._write(stored, {name: None})
             if name in self._dirty and self._dirty[name] is None:  # not created again meanwhile
                 del self._dirty[name]

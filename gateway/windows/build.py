@@ -78,7 +78,7 @@ def build(
         config,
         members.evictions,
         tasks=tasks,
-        key_filters_loaded=lambda: members.key_filters.loaded() and holds.loaded,
+        key_filters_loaded=lambda: members.loaded() and holds.loaded,
         dependencies=Dependencies(
             store=monitored,
             reader=reading.reader,

@@ -364,6 +364,16 @@ class ShareGroup:
             member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
             self.members[member.member_id] = member
 
+    def came_before(
+        self, members: Iterable[ShareMember], departed: Iterable[Awaited], now_ms: int
+    ) -> None:
+        """Who was there, or had left, before a restart that is found out late."""
+        for one in departed:
+            self._await(one, now_ms)
+        for member in members:
+            if member.member_id not in self.members:
+                self._note_departed(member, now_ms)
+
     def copy(
         self,
         epoch: int,

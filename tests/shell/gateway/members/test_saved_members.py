@@ -431,3 +431,29 @@ def test_a_node_that_could_not_read_at_its_start_leaves_no_stale_member(
         assert [m.member_id for m in found["h"].members] == ["m3"]
 
     story(server, tell)
+
+
+def test_a_node_that_starts_before_redis_reads_its_rows_later(server: EmbeddedRedis) -> None:
+    """Before it writes its own: they name who left."""
+
+    async def tell(memberships: SavedMembers, redis: Redis) -> None:
+        memberships.changed(group("g", member("m1"), member("m2")))
+        await memberships.flush()
+        server.kill()
+        late = SavedMembers(redis)
+        assert late.loaded(), "nobody has asked yet"
+        heard: list[list[str]] = []
+        late.on_late(lambda saved: heard.append([one.member_id for one in saved["g"].members]))
+        assert await late.load() == {}
+        assert not late.loaded()
+        late.changed(group("g", member("m2")))
+        with pytest.raises(TableUnavailable):
+            await late.flush()
+        server.start()
+        await late.flush()
+        await late.flush()
+        assert heard == [["m1", "m2"]]
+        assert late.loaded()
+        assert [one.member_id for one in (await late.load())["g"].members] == ["m2"]
+
+    story(server, tell)

@@ -343,6 +343,27 @@ def test_a_shorter_wait_counts_at_once() -> None:
     run(work())
 
 
+def test_who_was_there_before_a_node_that_could_not_read_its_rows_at_once_is_awaited() -> None:
+    async def work() -> None:
+        async with Node(FILTERED) as node:
+            filtered(node)
+            node.beat("a", connection=1)
+            nobody_unseen(node)
+            await settle()
+            saved = copied("a", "b")
+            node.groups.restore_late({GROUP: saved, "other": saved}, now_ms())
+            assert names(node) == ["a", ""]
+            assert awaited(node) == [TAKES["b"]]
+            assert [one.member_id for one in node.groups.all()[1].members.values()] == ["a", "b"]
+            node.log.produce(b"b-1")
+            await settle()
+            core = node.window().dispatcher
+            assert core is not None
+            assert core.cursor == 0
+
+    run(work())
+
+
 def beats(node: Node, name: str, epoch: int, topics: tuple[str, ...]) -> int:
     beat = Heartbeat(name, epoch, None, topics, f"client-{name}", "127.0.0.1", 9)
     answer = node.groups.heartbeat(GROUP, beat, node.topology.topics.get, now_ms())
