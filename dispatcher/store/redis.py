@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -69,6 +69,7 @@ TIMEOUT_S = 5.0  # of a whole call, connecting included
 PREFIX = "keyway:"
 CONNECTIONS_MAX = 32  # calls at a time; the others wait for their turn
 SCAN_KEYS = 1_000  # looked at per round trip of a scan
+KEYS_AT_ONCE = 250  # windows asked about before other work goes on: a few ms
 DELETED_KEPT_MAX = 10_000  # deleted windows that an older file of Redis may bring back, 200 B each
 FORMAT = b"2"  # of the data that window.lua and dispatcher.core.stored.packing write
 
@@ -174,20 +175,26 @@ class RedisStore:
         return origin < self._deleted.get(key, 0)
 
     async def positions(self, group: str | None) -> dict[WindowKey, int]:
-        return await self._ask(lambda: self._positions(group))
+        """In many calls: each has its own time, and there may be any number of windows."""
+        found: dict[WindowKey, int] = {}
+        for keys in _portions(await (self._scanned() if group is None else self._indexed(group))):
+            found |= await self._ask(partial(self._positions, keys))
+        return found
 
     async def counts(self, keys: Sequence[WindowKey]) -> list[Counts]:
-        def count(sha: str) -> Awaitable[list[Any]]:
-            pipeline = self._redis.pipeline(transaction=False)
-            for key in keys:
-                pipeline.evalsha(sha, 1, self._name(key), b"count", RETRY_STATE_AT, PARKED_CODE)
-            return pipeline.execute()
+        found: list[Counts] = []
+        for some in _portions(keys):
+            answers = await self._ask(partial(self._scripted, partial(self._count, some)))
+            found += [Counts(*map(int, answer)) for answer in answers]
+        return found
 
-        answers = await self._ask(lambda: self._scripted(count)) if keys else []
-        return [Counts(*map(int, answer)) for answer in answers]
+    def _count(self, keys: Sequence[WindowKey], sha: str) -> Awaitable[list[Any]]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipeline.evalsha(sha, 1, self._name(key), b"count", RETRY_STATE_AT, PARKED_CODE)
+        return pipeline.execute()
 
-    async def _positions(self, group: str | None) -> dict[WindowKey, int]:
-        keys = await (self._scanned() if group is None else self._indexed(group))
+    async def _positions(self, keys: Sequence[WindowKey]) -> dict[WindowKey, int]:
         pipeline = self._redis.pipeline(transaction=False)
         for key in keys:
             pipeline.hmget(self._name(key), "state", "cursor", "origin")
@@ -201,36 +208,41 @@ class RedisStore:
 
     async def _indexed(self, group: str) -> list[WindowKey]:
         """O(windows of the group): anybody may ask for any name."""
+        index = self._index(group)
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.get(PREFIX + "indexed")
-        pipeline.smembers(self._index(group))
-        complete, members = await pipeline.execute()
+        pipeline.smembers(index)
+        complete, members = await self._ask(pipeline.execute)
         if complete is None:
             await self._index_all()
-            members = await self._redis.smembers(self._index(group))
+            members = await self._ask(lambda: self._redis.smembers(index))
         places = sorted(member.decode().rsplit("|", 1) for member in members)
         return [WindowKey(group, topic_id, int(partition)) for topic_id, partition in places]
 
     async def _index_all(self) -> None:
-        members: defaultdict[str, list[str]] = defaultdict(list)
-        for key in await self._scanned():
-            members[key.group].append(_in_index(key))
-        pipeline = self._redis.pipeline(transaction=False)
-        for group, found in members.items():
-            pipeline.sadd(self._index(group), *found)
-        pipeline.set(PREFIX + "indexed", 1)
-        await pipeline.execute()
+        for keys in _portions(await self._scanned()):
+            pipeline = self._redis.pipeline(transaction=False)
+            for key in keys:
+                pipeline.sadd(self._index(key.group), _in_index(key))
+            await self._ask(pipeline.execute)
+        await self._ask(lambda: self._redis.set(PREFIX + "indexed", 1))
 
     async def _scanned(self) -> list[WindowKey]:
-        """All windows in Redis, in order: scans the whole Redis."""
+        """All windows in Redis: scans the whole Redis."""
         start = PREFIX + "{"
         pattern = re.sub(r"([\\*?\[\]])", r"\\\1", start) + "*}"
         found: set[WindowKey] = set()
-        async for name in self._redis.scan_iter(match=pattern, count=SCAN_KEYS):
-            quoted, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
-            group = unquote(quoted.removeprefix(start))
-            found.add(WindowKey(group, topic_id, int(partition)))
-        return sorted(found)
+        cursor = 0
+        while True:
+            scan = partial(self._redis.scan, cursor, pattern, SCAN_KEYS)
+            answer: Any = await self._ask(scan)
+            cursor, names = answer
+            for name in names:
+                quoted, topic_id, partition = name.decode()[:-1].rsplit("|", 2)
+                group = unquote(quoted.removeprefix(start))
+                found.add(WindowKey(group, topic_id, int(partition)))
+            if cursor == 0:
+                return list(found)
 
     def _index(self, group: str) -> str:
         return f"{PREFIX}index:{quote(group, safe='')}"
@@ -350,6 +362,11 @@ class RedisStore:
         # Quoted: no "}" or "|" of a group's name may end the hash tag or make two windows one.
         group = quote(key.group, safe="")
         return f"{PREFIX}{{{group}|{key.topic_id}|{key.partition}}}".encode()
+
+
+def _portions(keys: Sequence[WindowKey]) -> Iterator[Sequence[WindowKey]]:
+    for at in range(0, len(keys), KEYS_AT_ONCE):
+        yield keys[at : at + KEYS_AT_ONCE]
 
 
 def _in_index(key: WindowKey) -> str:

@@ -56,7 +56,7 @@ class DeletedTopics:
         number. Raises StoreError, TableUnavailable, UpstreamError, EncodeError.
         """
         store, windows, begun = self.offsets.store, self.offsets.windows, self.offsets.begun_topics
-        stored = sorted(await store.positions(None))
+        stored = await store.positions(None)
         ids = {key.topic_id for key in stored} | await begun.topics()
         if self.shared is not None:
             ids |= {topic_id_text(topic_id) for topic_id in self.shared.topics()}
@@ -64,9 +64,8 @@ class DeletedTopics:
         deleted, self._unknown = unknown & self._unknown, unknown
         keys = [
             key
-            for key in stored
-            if key.topic_id in deleted
-            and windows.get(key.group, topic_id_bytes(key.topic_id), key.partition) is None
+            for key in sorted(key for key in stored if key.topic_id in deleted)
+            if windows.get(key.group, topic_id_bytes(key.topic_id), key.partition) is None
         ]
         for key in keys:
             await store.delete(key)

@@ -4,12 +4,15 @@ older file, and what a store keeps in memory.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
+from redis.asyncio.client import Pipeline
 
 from dispatcher.core.steps import Snapshot
 from dispatcher.store.base import WindowGone, WindowKey, Write
-from dispatcher.store.redis import RedisStore
+from dispatcher.store.redis import KEYS_AT_ONCE, RedisStore
 from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.store_contract import FULL, KEY, STEP, Stores, in_loop, opened
 
@@ -34,6 +37,34 @@ async def test_positions_of_a_group_are_found_without_a_scan(
     assert await stores().positions("group") == cursors
     assert "cmdstat_scan" not in admin.info("commandstats")
     assert await store.positions("other") == {WindowKey("other", KEY.topic_id, 0): 65_000}
+
+
+@in_loop
+async def test_no_call_asks_about_all_windows_there_are(
+    stores: Stores, admin: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 in one call held the node up for seconds, and did not end in the time of a call."""
+    store = stores()
+    await opened(store)
+    row: Any = admin.hgetall(f"keyway:{{group|{KEY.topic_id}|{KEY.partition}}}")
+    admin.delete("keyway:indexed")
+    keys = [WindowKey("wide", KEY.topic_id, partition) for partition in range(2 * KEYS_AT_ONCE + 1)]
+    for key in keys:
+        admin.hset(f"keyway:{{wide|{key.topic_id}|{key.partition}}}", mapping=row)
+    sizes: list[int] = []
+    execute = Pipeline.execute
+
+    async def counted(pipeline: Pipeline, raise_on_error: bool = True) -> list[Any]:
+        sizes.append(len(pipeline))
+        return await execute(pipeline, raise_on_error)
+
+    monkeypatch.setattr(Pipeline, "execute", counted)
+    cursors = dict.fromkeys(keys, 65_000)
+    assert await store.positions(None) == cursors | {KEY: 65_000}
+    assert await store.positions("wide") == cursors
+    assert [count.cursor for count in await store.counts(keys)] == [65_000] * len(keys)
+    assert max(sizes) == KEYS_AT_ONCE
+    assert sum(sizes) > 4 * len(keys), "all calls were seen"
 
 
 @in_loop
