@@ -22,7 +22,7 @@ from gateway.listen.limits import (
     ANSWER_SHARE,
     ANSWER_STALLED_MS,
     ANSWERS_HELD_BYTES_MAX,
-    FORWARDED_RESTING_MS,
+    FORWARDED_HELD_MS,
     HELD_BYTES_MAX,
     HELD_LOOK_S,
     REQUEST_STALLED_MS,
@@ -128,7 +128,7 @@ class Bounds:
         idle = answers.stalled(now_ms, resting_ms=ANSWER_IDLE_MS)
         self._refuse(answers, self._unread(idle), Refused.ANSWER_STALLED)
         over = answers.excess(now_ms, resting_ms=ANSWER_RESTING_MS, bytes_min=large)
-        over = over or answers.excess(now_ms, resting_ms=FORWARDED_RESTING_MS)
+        over = over or answers.excess(now_ms, held_ms=FORWARDED_HELD_MS)
         self._refuse(answers, self._unread(over), Refused.ANSWERS_HELD)
 
     def _unread(self, connections: list[int]) -> list[int]:

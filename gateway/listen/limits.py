@@ -41,6 +41,10 @@ CLOSE_FLUSH_S = 5.0  # received bytes may still go out after the other side has 
 DISCARDED_BYTES_MAX = 1024 * 1024
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
+# Of answers, in the system's buffer of one client: beyond it the client does not take them. Without
+# it the system takes up to 4 MB (tcp_wmem) for a client that reads slowly: a thousand of them on
+# the node's machine used up the memory of all its TCP sockets. A broker has 100 KB for each.
+NOT_SENT_BYTES_MAX = HELD_BYTES_MAX
 AUTHORISATION_MS_MAX = 30_000  # an upstream ACL verdict is trusted this long per connection
 AUTHORISATIONS_MAX = 4_096  # remembered per connection; questions beyond it go upstream
 DESCRIPTORS_PER_CLIENT = 2  # its socket and the one upstream
@@ -69,9 +73,9 @@ REQUEST_STALLED_MS = 30_000
 # while they ask for more, and give a request up after 30 s.
 ANSWER_STALLED_MS = 30_000
 ANSWER_RESTING_MS = 1_000  # the same when the limit is reached
-# When the limit is reached, for one of what a broker has answered, of which no more is read ahead
-# than HELD_BYTES_MAX: a consumer reads nothing while it works on what it has.
-FORWARDED_RESTING_MS = 30_000
+# When the limit is reached, until all is taken of what a broker has answered, of which no more is
+# read ahead than HELD_BYTES_MAX: a consumer reads nothing while it works on what it has.
+FORWARDED_HELD_MS = 30_000
 # Of anything: as a broker closes a connection on which nothing moves (connections.max.idle.ms).
 ANSWER_IDLE_MS = 600_000
 HELD_LOOK_S = 1.0  # between two looks at the clients that take no bytes

@@ -15,7 +15,7 @@ import structlog
 
 from gateway.core.cluster.slots import SLOT_IDS, Slots
 from gateway.core.forwarding.rewrite import Address
-from gateway.listen.limits import LISTEN_BACKLOG_CONNECTIONS
+from gateway.listen.limits import LISTEN_BACKLOG_CONNECTIONS, NOT_SENT_BYTES_MAX
 from gateway.listen.settings import ListenerSettings
 
 log = structlog.get_logger("keyway.listeners")
@@ -166,6 +166,9 @@ def listening_socket(host: str, port: int, options: str, *, shared: bool = False
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # accepted sockets get it from this one
+                lowat = socket.TCP_NOTSENT_LOWAT
+                listening.setsockopt(socket.IPPROTO_TCP, lowat, NOT_SENT_BYTES_MAX)
             if shared:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.setblocking(False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class _Holding:
     bytes: int
+    since_ms: int  # when it was last nothing
     moved_ms: int  # when it was last more or less than before
 
 
@@ -36,7 +37,7 @@ class HeldBytes:
         if held == 0:
             del self._holdings[connection]
         elif holding is None:
-            self._holdings[connection] = _Holding(held, now_ms)
+            self._holdings[connection] = _Holding(held, now_ms, now_ms)
         else:
             holding.bytes, holding.moved_ms = held, now_ms
 
@@ -52,9 +53,12 @@ class HeldBytes:
         """Below the limit; never negative."""
         return max(0, self.bytes_max - self.total)
 
-    def excess(self, now_ms: int, *, resting_ms: int = 0, bytes_min: int = 1) -> list[int]:
+    def excess(
+        self, now_ms: int, *, resting_ms: int = 0, held_ms: int = 0, bytes_min: int = 1
+    ) -> list[int]:
         """The connections to close so that the rest fits: the largest first. One whose bytes
-        moved less than `resting_ms` ago, or that holds less than `bytes_min`, stays.
+        moved less than `resting_ms` ago, or that began to hold some less than `held_ms` ago, or
+        that holds less than `bytes_min`, stays.
         """
         over = self.total - self.bytes_max
         if over <= 0:
@@ -62,7 +66,9 @@ class HeldBytes:
         resting = [
             (holding.bytes, connection)
             for connection, holding in self._holdings.items()
-            if holding.bytes >= bytes_min and now_ms - holding.moved_ms >= resting_ms
+            if holding.bytes >= bytes_min
+            and now_ms - holding.moved_ms >= resting_ms
+            and now_ms - holding.since_ms >= held_ms
         ]
         found = []
         for held, connection in sorted(resting, key=lambda pair: (-pair[0], pair[1])):

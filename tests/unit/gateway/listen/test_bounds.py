@@ -10,7 +10,7 @@ from gateway.listen.limits import (
     ANSWER_IDLE_MS,
     ANSWER_RESTING_MS,
     ANSWERS_HELD_BYTES_MAX,
-    FORWARDED_RESTING_MS,
+    FORWARDED_HELD_MS,
     HELD_BYTES_MAX,
 )
 
@@ -48,8 +48,18 @@ def test_consumers_at_work_are_not_let_go_for_what_was_read_ahead() -> None:
     """A thousand of them, each with as much as the node reads ahead."""
     many = 2 * ANSWERS_HELD_BYTES_MAX // HELD_BYTES_MAX
     node = Node([Client(HELD_BYTES_MAX) for _ in range(many)])
-    assert not any(node.after(FORWARDED_RESTING_MS - 1))
-    assert sum(map(len, node.after(FORWARDED_RESTING_MS))) == many // 2, "down to the limit"
+    assert not any(node.after(FORWARDED_HELD_MS - 1))
+    assert sum(map(len, node.after(FORWARDED_HELD_MS))) == many // 2, "down to the limit"
+
+
+def test_who_reads_a_little_now_and_then_is_let_go_as_who_reads_nothing() -> None:
+    many = 2 * ANSWERS_HELD_BYTES_MAX // HELD_BYTES_MAX
+    node = Node([Client(HELD_BYTES_MAX) for _ in range(many)])
+    for second in range(1, FORWARDED_HELD_MS // 1_000):
+        for client in node.clients:
+            client.unread_bytes -= 1_024
+        assert not any(node.after(second * 1_000))
+    assert any(node.after(FORWARDED_HELD_MS))
 
 
 def test_of_those_that_rest_the_answer_that_was_made_here_goes_first() -> None:

@@ -37,6 +37,18 @@ def test_bytes_that_move_are_left_alone() -> None:
     assert held_bytes.excess(2_000, resting_ms=1_000) == [1, 2]
 
 
+def test_bytes_that_move_and_never_go_away_count_from_the_first_on() -> None:
+    held_bytes = HeldBytes(10)
+    for at in range(11):
+        held_bytes.hold(1, 90 - at, at * 100)
+    held_bytes.hold(2, 95, 0)
+    held_bytes.hold(2, 0, 500)
+    held_bytes.hold(2, 95, 600)
+    assert held_bytes.excess(999, held_ms=1_000) == []
+    assert held_bytes.excess(1_000, held_ms=1_000) == [1]
+    assert held_bytes.excess(1_600, held_ms=1_000) == [2, 1]
+
+
 def test_bytes_that_rest_are_found() -> None:
     held_bytes = HeldBytes(1_000)
     held_bytes.hold(1, 5, 0)
