@@ -315,6 +315,7 @@ class Lags:
 
     def _forget_group(self, group: str) -> None:
         self.oldest.forget(self._positions.forget(group))
+        self.offsets.windows.parked.forget(group)  # it may have gone while the store was asked
         self._sums.pop(group, None)
         self._looks.pop(group, None)
         self._unknown.discard(group)

@@ -44,7 +44,7 @@ class LagPositions:
 
     def known(self) -> list[str]:
         """Groups of which anything is known."""
-        return list(dict.fromkeys([*self.by_group, *self._seen_at, *self._placed]))
+        return list(dict.fromkeys([*self.by_group, *self._seen_at, *self._placed, *self._lacking]))
 
     def of(self, group: str) -> list[tuple[WindowKey, Position]]:
         return list(self.by_group.get(group, {}).items())

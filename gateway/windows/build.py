@@ -106,6 +106,7 @@ def build(
     _hear_of_owners(owners, windows, ready)
     groups.on_forgotten(outcomes.forget)
     groups.on_forgotten(flow.forget)
+    windows.table.topics.on_unused(flow.forget_topics)
     waiting = WaitingWindows(windows.table)
 
     async def troubles() -> Sequence[Trouble]:

@@ -83,7 +83,9 @@ class Committer:
 
     def failing(self) -> list[str]:
         """Groups whose last commit Kafka did not take, and that still have something to commit."""
-        return sorted(self._failing.keys() & self._table.names())
+        for group in self._failing.keys() - self._table.names():
+            del self._failing[group]
+        return sorted(self._failing)
 
     async def commit(self) -> None:
         """Commits the records settled since the last time."""

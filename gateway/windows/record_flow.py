@@ -1,10 +1,11 @@
 """Records of Key-Shared groups on their way, by group and topic: delivered to members, and settled.
-Plain numbers that only grow, as long as the group is known.
+Plain numbers that only grow, as long as the group is known and some group uses the topic.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from dispatcher.core.steps import Notice, Noticed
@@ -41,6 +42,13 @@ class RecordFlow:
         """Delivered, settled."""
         delivered = self.delivered.get(group, Counter())[topic]
         return delivered, self.settled.get(group, Counter())[topic]
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """No group has a use for them: as a rule they are deleted."""
+        for flow in (self.delivered, self.settled):
+            for counts in flow.values():
+                for topic in topics:
+                    counts.pop(topic, None)
 
     def forget(self, group: str) -> None:
         self.delivered.pop(group, None)

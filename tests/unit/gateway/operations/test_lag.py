@@ -128,6 +128,28 @@ def test_a_position_set_or_deleted_by_hand_is_seen_by_who_asks() -> None:
     story(tell)
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_group_that_is_forgotten_while_it_is_looked_at_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    async def tell(admin: Admin, lags: Lags) -> None:
+        positions = admin.store.positions
+
+        async def forgotten(group: str | None) -> dict[WindowKey, int]:
+            found = await positions(group)
+            admin.node.groups.forget(GROUP)
+            return found if stored else {}
+
+        monkeypatch.setattr(admin.store, "positions", forgotten)
+        await lags.refresh(stored=True)
+        await lags.refresh(stored=False)
+        for window in admin.node.windows.table.all():
+            admin.node.windows.table.drop(window.key)
+        assert admin.node.windows.table.parked.of(admin.key(0), None) is None
+
+    story(tell)
+
+
 def test_groups_and_topics_that_are_gone_have_no_lag() -> None:
     async def tell(admin: Admin, lags: Lags) -> None:
         await lags.refresh(stored=True)

@@ -99,6 +99,21 @@ def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -
     story(tell, None, *KEYS)
 
 
+def test_a_group_that_comes_back_is_not_said_to_fail_before_it_does() -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, 0, 1, 2)
+        node.commits.failure = Unreachable("Kafka was killed")
+        await node.windows.committer.commit()
+        assert node.windows.committer.failing() == [GROUP]
+        node.windows.table.drop(node.window().key)
+        assert node.windows.committer.failing() == []
+        node.beat()
+        assert node.windows.table.count_of(GROUP)
+        assert node.windows.committer.failing() == []
+
+    story(tell)
+
+
 def test_a_window_that_was_handed_over_meanwhile_is_not_committed() -> None:
     """Kafka is asked first, and takes its time; the next owner has committed then."""
     commits = SlowCommits()
