@@ -42,7 +42,7 @@ from dispatcher.core.events.membership import (
     session_opened,
 )
 from dispatcher.core.events.poisoned import dead_lettered, operator_act, retries_due
-from dispatcher.core.events.reading import log_truncated, records_read
+from dispatcher.core.events.reading import gone, log_truncated, records_read
 from dispatcher.core.events.room import holder
 from dispatcher.core.events.step_end import finish
 from dispatcher.core.events.ticking import due_ms, tick
@@ -53,6 +53,7 @@ from dispatcher.core.model import (
     Acquire,
     DeadLettered,
     Event,
+    Gone,
     LogTruncated,
     Member,
     MemberId,
@@ -112,6 +113,8 @@ class Dispatcher:
                 tick(state, event)
             case NotSent():
                 not_sent(state, event)
+            case Gone():
+                gone(state, event)
             case MembersChanged():
                 members_changed(state, event)
             case SessionClosed():

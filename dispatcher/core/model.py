@@ -225,6 +225,18 @@ class NotSent:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """The log has lost these records since they were read (retention, compaction), so they could
+    not be sent: they are settled. Offsets the session does not hold are passed over.
+    """
+
+    member_id: MemberId
+    session_id: SessionId
+    offsets: list[int]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionClosed:
     """The member closed its share session (epoch -1): its records are given back at once."""
 
@@ -258,12 +270,14 @@ class SessionOpened:
 class DeadLettered:
     """The DLQ answered for these offsets. Not `durable`: they are held, and tried again later;
     without a DLQ (`no_topic`: the group has none any more) the policy decides about them anew.
+    `gone`: durable, as far as anything is left to write: the log does not have them any more.
     """
 
     offsets: list[int]
     durable: bool
     now_ms: int
     no_topic: bool = False
+    gone: bool = False
 
 
 class OperatorVerb(Enum):
@@ -298,6 +312,7 @@ Event = (
     | Acquire
     | Acknowledge
     | NotSent
+    | Gone
     | SessionClosed
     | SessionLost
     | SessionOpened

@@ -33,6 +33,7 @@ from dispatcher.core.model import (
     Acquire,
     DeadLettered,
     Event,
+    Gone,
     Key,
     LogTruncated,
     Member,
@@ -293,6 +294,8 @@ class Unreliable:
                 self._records_read(event)
             case NotSent():
                 self._not_sent(event)
+            case Gone():
+                self._count(Notice.TRUNCATED, len(event.offsets))
             case MembersChanged():
                 self._members_changed(event)
             case LogTruncated():
@@ -419,10 +422,7 @@ class Unreliable:
                 self._effects.append(Noticed(notice=Notice.SATURATED, count=1, detail=detail))
                 outbox.told = True
             if outbox.waiting() * 2 <= self.policy.in_flight_per_member_max:
-                outbox.saturated = False
-                outbox.told = False
-
-    # ---------------------------------------------------------------------------------- its figures
+                outbox.saturated = outbox.told = False
 
     def _route(self, offset: int, key: Key) -> None:
         outbox = self._owner_of(key, offset)

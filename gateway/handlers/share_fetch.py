@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dispatcher.core.model import Acknowledge, AckType, Acquire, NotSent
+from dispatcher.core.model import Acquire, Gone, NotSent
 from gateway.core.cluster.topology import PartitionInfo
 from gateway.core.limits import LONG_STEP_BYTES
 from gateway.core.reading.cache import RecordsGone, RecordsLarge, RecordsReplaced
@@ -457,7 +457,7 @@ class _ShareFetch:
         """The bytes of the acquired records. Records that cannot be had, or that exceed `room`
         bytes, go back to the window. An answer without any other record takes one of any size.
         """
-        offsets, attempts = acquired.offsets, acquired.attempts
+        session, offsets, attempts = self.session, acquired.offsets, acquired.attempts
         least = 1 if room == self.room else 0
         bytes_max = room if len(offsets) > least else NO_BYTES_MAX
         batch_size = self.body["BatchSize"]
@@ -468,9 +468,9 @@ class _ShareFetch:
             )
             return records, acquired_ranges(offsets, attempts)
         except RecordsGone as gone:
-            # Retention or compaction took them after they were read: nothing is left to wait for.
             lost = set(gone.offsets)
-            self._settle(window, sorted(lost))
+            now_ms = self.services.now_ms()
+            window.post(Gone(session.member_id, session.session_id, sorted(lost), now_ms))
         except RecordsLarge as large:
             lost = set(offsets[max(large.fitting, least) :])
             self._give_back(window, sorted(lost))
@@ -492,9 +492,3 @@ class _ShareFetch:
     def _not_sent(self, offsets: list[int]) -> NotSent:
         session, now_ms = self.session, self.services.now_ms()
         return NotSent(session.member_id, session.session_id, offsets, now_ms)
-
-    def _settle(self, window: Window, offsets: list[int]) -> None:
-        batches = [(offset, offset, bytes([AckType.ACCEPT])) for offset in offsets]
-        session = self.session
-        now_ms = self.services.now_ms()
-        window.post(Acknowledge(session.member_id, session.session_id, batches, now_ms))

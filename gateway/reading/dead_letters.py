@@ -103,18 +103,18 @@ class DeadLetters:
         topic: str,
         effect: WriteDeadLetters,
         queue: DeadLetterQueue | None = None,
-    ) -> list[bool]:
-        """Reads these records and writes them to `topic`: one answer per offset, true = durable.
-        With `queue`, `topic` is Kafka's dead letter queue of the group.
+    ) -> list[bool | None]:
+        """Reads these records and writes them to `topic`: one answer per offset, true = durable,
+        None = the log has lost the record, so there is no letter. With `queue`, `topic` is Kafka's
+        dead letter queue of the group.
 
-        A record that is no longer in the log counts as durable: there is nothing left to keep.
         None is written to the topic it comes from: the group that rejects it would get it for ever.
         Raises RecordsReplaced, when all others are written.
         """
         if topic == source.tp.topic:
             self._note(group, topic, len(effect.offsets), OWN_TOPIC)
             return [False] * len(effect.offsets)
-        durable: list[bool] = []
+        durable: list[bool | None] = []
         replaced = False
         while (at := len(durable)) < len(effect.offsets):
             stop = at + DEAD_LETTERS_AT_ONCE
@@ -141,7 +141,7 @@ class DeadLetters:
         topic: str,
         part: WriteDeadLetters,
         queue: DeadLetterQueue | None,
-    ) -> list[bool]:
+    ) -> Sequence[bool | None]:
         async with self._parts:
             if queue is None:
                 return await self._write_part(group, source, topic, part)
@@ -184,7 +184,7 @@ class DeadLetters:
 
     async def _write_part(
         self, group: str, source: Source, topic: str, part: WriteDeadLetters
-    ) -> list[bool]:
+    ) -> Sequence[bool | None]:
         """The answers for the first letters: for as many as could be read at once."""
         if self._closed:
             return [False] * len(part.offsets)
@@ -202,7 +202,7 @@ class DeadLetters:
         ]
         results = await self.write(topic, letters)
         written = {letter.record.offset: ok for letter, ok in zip(letters, results, strict=True)}
-        return [written.get(offset, True) for offset in part.offsets[:count]]
+        return [written.get(offset) for offset in part.offsets[:count]]
 
     async def _found(
         self, group: str, source: Source, part: WriteDeadLetters

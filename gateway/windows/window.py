@@ -347,7 +347,7 @@ class Window:
 
     async def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         section, origin = self.section, self.life.origin
-        durable: Sequence[bool]
+        durable: Sequence[bool | None]
         if not section.dead_letter_topic:
             now_ms = self._dependencies.now_ms()
             self.post(DeadLettered(effect.offsets, durable=False, now_ms=now_ms, no_topic=True))
@@ -371,10 +371,11 @@ class Window:
         if origin != self.life.origin:
             return  # other records may have the offsets now
         now_ms = self._dependencies.now_ms()
-        for wanted in (True, False):
+        for wanted in (True, False, None):
             offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]
             if offsets:
-                self.post(DeadLettered(offsets, durable=wanted, now_ms=now_ms))
+                gone = wanted is None
+                self.post(DeadLettered(offsets, gone or wanted is True, now_ms, gone=gone))
 
     # ------------------------------------------------------------------------------- life and death
 

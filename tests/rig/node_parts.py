@@ -228,7 +228,9 @@ class ScriptedCommits:
 
 @dataclass(slots=True)
 class ScriptedDeadLetters:
-    outcomes: list[bool | Exception] = field(default_factory=list)  # of the next; then durable
+    outcomes: list[bool | Exception | None] = field(
+        default_factory=list
+    )  # of the next; then durable
     written: list[list[int]] = field(default_factory=list)
     isolations: list[int] = field(default_factory=list)
     queues: list[DeadLetterQueue | None] = field(default_factory=list)
@@ -241,7 +243,7 @@ class ScriptedDeadLetters:
         topic: str,  # noqa: ARG002
         effect: WriteDeadLetters,
         queue: DeadLetterQueue | None = None,
-    ) -> list[bool]:
+    ) -> list[bool | None]:
         self.queues.append(queue)
         self.written.append(effect.offsets)
         self.isolations.append(source.isolation)

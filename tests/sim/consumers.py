@@ -12,6 +12,7 @@ from dispatcher.core.model import (
     Acknowledge,
     AckType,
     Acquire,
+    Gone,
     Member,
     MemberId,
     NotSent,
@@ -196,6 +197,12 @@ class Consumer:
         if session != self.session:
             return  # Delivered into a broken connection.
         rng = self.world.rng
+        if lost := [offset for offset in offsets if offset in window.log.gone]:
+            window.handle(Gone(self.member_id, session, lost, self.world.now_ms))
+            offsets = [offset for offset in offsets if offset not in lost]
+            if not offsets:
+                self.world.after(0, lambda: self._fetch_again(session))
+                return
         if rng.random() < self.world.faults.not_sent:
             failed = offsets[rng.randrange(len(offsets)) :]
             window.handle(NotSent(self.member_id, session, failed, self.world.now_ms))

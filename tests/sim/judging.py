@@ -12,6 +12,7 @@ from dispatcher.core.model import (
     Acquire,
     DeadLettered,
     Event,
+    Gone,
     LogTruncated,
     MembersChanged,
     NotSent,
@@ -94,7 +95,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
             checkers.expired(now_ms)
         case RecordsRead():
             checkers.read(event)
-        case Acquire() | LogTruncated() | HoldMoved():
+        case Acquire() | LogTruncated() | HoldMoved() | Gone():
             pass
         case _:
             assert_never(event)

@@ -202,7 +202,7 @@ def _attempts(state: WindowState, offsets: list[int]) -> list[int]:
         retry.state = RetryState.IN_FLIGHT
         state.changes.append(retry.noted())
         attempts.append(retry.deliveries + 1)
-        again += 1
+        again += retry.reason is not Reason.NOT_SENT  # else this delivery was counted before
     if again:
         state.count(Notice.REDELIVERED, again)
     return attempts

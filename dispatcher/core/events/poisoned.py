@@ -19,7 +19,7 @@ def dead_lettered(state: WindowState, event: DeadLettered) -> None:
             continue  # Truncated meanwhile.
         if event.durable:
             end_record(state, offset)
-            state.count_poison(Notice.DEAD_LETTERED, retry)
+            state.count_poison(Notice.TRUNCATED if event.gone else Notice.DEAD_LETTERED, retry)
         elif event.no_topic:
             queue = state.window.queue_at(offset)
             state.poison_anew(retry, event.now_ms)

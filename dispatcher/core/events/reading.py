@@ -1,4 +1,6 @@
-"""Input from the log: records, holes, and a log start that ran past the cursor."""
+"""Input from the log: records, holes, records that it has lost, and a log start that ran past the
+cursor.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from mypy_extensions import i64
 from dispatcher.core.epochs import noted
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
-from dispatcher.core.model import Key, LogTruncated, RecordsRead
+from dispatcher.core.model import Gone, Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.steps import EpochsMoved, Notice
@@ -114,11 +116,23 @@ def _queue_for(state: WindowState, key: Key, offset: int) -> KeyQueue:
     return queue
 
 
+def gone(state: WindowState, event: Gone) -> None:
+    session = state.book.sessions.get((event.member_id, event.session_id))
+    for offset in event.offsets:
+        lease = state.window.lease_at(offset)
+        if lease is not None and lease.session is session:
+            queue = state.window.queue_at(offset)
+            _end_gone(state, offset)
+            state.offer_key_of(queue)
+
+
 def _end_gone(state: WindowState, offset: int) -> None:
-    """The log does not have it any more."""
+    """The log does not have it any more, and it was not settled."""
     if state.window.lease_at(offset) is not None:
         state.detach(offset)
     state.settle(offset)
+    state.count(Notice.TRUNCATED, 1)
+    state.example(Notice.TRUNCATED, offset)
 
 
 def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
@@ -201,10 +215,9 @@ def log_truncated(state: WindowState, event: LogTruncated) -> None:
         return
     known = max(window.read_position, window.known_end, window.front)
     first = window.cursor
-    aside = window.aside.between(window.cursor, min(log_start, window.front))
-    for offset in aside:
+    for offset in window.aside.between(window.cursor, min(log_start, window.front)):
         _end_gone(state, offset)
-    lost = len(aside) + _end_span(state, min(log_start, known))
+    lost = _end_span(state, min(log_start, known))
     lost += max(log_start - known, 0)  # never read: holes of the log count, nobody can tell
     if log_start > window.read_position:
         window.read_position = max(log_start, window.first_aside_from(log_start))

@@ -49,7 +49,7 @@ class RecordsReplaced(Exception):
     letters that were to be written are.
     """
 
-    def __init__(self, durable: Sequence[bool] = ()) -> None:
+    def __init__(self, durable: Sequence[bool | None] = ()) -> None:
         super().__init__("the log has lost some of its records")
         self.durable = durable
 

@@ -51,7 +51,7 @@ class Everything:
         (durable,) = await self.letters.write_offsets(
             "group", committed(self.tp), self.dead, exhausted(offset)
         )
-        return durable
+        return durable is True
 
 
 def test_everything_goes_on_after_a_restart(fresh_name: Callable[[str], str]) -> None:

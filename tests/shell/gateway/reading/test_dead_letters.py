@@ -31,14 +31,14 @@ def letters_of(upstream: Upstream) -> DeadLetters:
     return DeadLetters(upstream, ReadRecords(upstream), GroupLog(lambda: 0), lambda: 0)
 
 
-async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool]:
+async def write(letters: DeadLetters, topic: str, offset: int) -> list[bool | None]:
     effect = WriteDeadLetters([offset], [1], [Reason.REJECTED], [MemberId("m")])
     return await letters.write_offsets("g", Source(ORDERS, 1), topic, effect)
 
 
 async def all_held(
     kafka: LettersBroker, letters: DeadLetters, tasks: asyncio.TaskGroup
-) -> list[asyncio.Task[list[bool]]]:
+) -> list[asyncio.Task[list[bool | None]]]:
     """As many writes as there may be at once, none of which Kafka takes."""
     held = [
         tasks.create_task(write(letters, SHORT, offset)) for offset in range(DEAD_LETTER_PARTS_MAX)

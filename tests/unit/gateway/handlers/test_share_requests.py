@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.core.steps import Notice
 from gateway.config.groups import GroupSection
 from gateway.core.forwarding.api_counts import NEVER_WAITS
 from gateway.core.wire.apis import ApiKey
@@ -327,6 +328,8 @@ def test_records_that_are_gone_from_the_log_are_settled() -> None:
         assert offsets(await client.fetch()) == [1]
         await client.acknowledge({0: [(1, 1, ACCEPT)]})
         assert node.stored[node.window().key] == 3
+        counted = [(one.notice, one.count) for one in node.noticed]
+        assert counted == [(Notice.TRUNCATED, 2), (Notice.ACCEPTED, 1)]
 
     story(tell)
 

@@ -47,7 +47,7 @@ class Log:
 
 def write(
     kafka: QueueKafka, log: Log, offsets: list[int], *, copies: bool
-) -> tuple[list[bool], DeadLetters]:
+) -> tuple[list[bool | None], DeadLetters]:
     letters = DeadLetters(cast(Any, kafka), cast(Any, log), GroupLog(lambda: 0), lambda: 7)
     count = len(offsets)
     effect = WriteDeadLetters(offsets, [1] * count, [Reason.REJECTED] * count, [M] * count)

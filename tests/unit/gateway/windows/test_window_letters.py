@@ -109,6 +109,18 @@ def test_dead_letters_that_could_not_be_written_are_written_later(
     story(tell, DEAD)
 
 
+def test_a_record_that_the_log_has_lost_is_no_dead_letter() -> None:
+    async def tell(node: Node) -> None:
+        node.dead_letters.outcomes = [None]
+        await reject_first(node.window())
+        await settle()
+        assert node.stored[node.window().key] == 1
+        counted = [one.notice for one in node.noticed]
+        assert counted == [Notice.REJECTED, Notice.TRUNCATED]
+
+    story(tell, DEAD)
+
+
 def test_a_dead_letter_that_outlives_its_window_is_written_again_and_settles_once() -> None:
     async def tell(node: Node) -> None:
         window = node.window()

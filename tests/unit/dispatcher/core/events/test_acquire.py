@@ -147,9 +147,21 @@ def test_records_that_could_not_be_sent_are_ready_again_and_were_no_delivery() -
         play.on(NotSent(MemberId("c1"), SessionId("s1"), [0, 2], play.now_ms))
         play.expect(MembersReady([MemberId("c1")]))
     assert play.acquire("c1") == [0, 2]
+    assert play.notices() == {}, "nor are they delivered again"
     play.on(NotSent(MemberId("c1"), SessionId("other"), [0, 2], play.now_ms))
     play.on(NotSent(MemberId("c1"), SessionId("s1"), [1, 99_999], play.now_ms))
     assert play.ack("c1", [0, 2]) == [None, None], "the records of another session are not touched"
+
+
+def test_a_redelivery_that_could_not_be_sent_is_counted_once() -> None:
+    play = Playbook().join("c1").produce(b"a")
+    play.acquire("c1")
+    play.close("c1")
+    assert play.acquire("c1", session="s2") == [0]
+    assert play.notices() == {Notice.REDELIVERED: 1}
+    play.on(NotSent(MemberId("c1"), SessionId("s2"), [0], play.now_ms))
+    assert play.acquire("c1", session="s2") == [0]
+    assert (play.delivered().attempts, play.notices()) == ([2], {})
 
 
 def test_a_run_that_could_not_be_sent_keeps_its_order() -> None:

@@ -92,6 +92,13 @@ def test_without_a_topic_an_exhausted_record_has_the_policy_of_its_kind() -> Non
     assert play.acquire("c1") == [1]
 
 
+def test_of_a_record_that_the_log_has_lost_no_letter_is_counted() -> None:
+    play = rejected(PoisonPolicy.DEAD_LETTER)
+    play.on(DeadLettered([0], durable=True, now_ms=play.now_ms, gone=True))
+    play.expect(Noticed(Notice.TRUNCATED, 1, "rejected", 0))
+    assert (play.core.cursor, play.acquire("c1")) == (1, [1])
+
+
 def test_dead_letters_are_written_again_after_a_restart() -> None:
     play = rejected(PoisonPolicy.DEAD_LETTER).restart()
     assert play.wait(0).letters() == [0]

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import AckError, AckType, LogTruncated, Policy, RecordsRead
-from dispatcher.core.steps import CursorMoved, Notice, ReadOn, RetriesForgotten, Snapshot
+from dispatcher.core.model import (
+    AckError,
+    AckType,
+    Gone,
+    LogTruncated,
+    MemberId,
+    OperatorAct,
+    OperatorVerb,
+    PoisonPolicy,
+    Policy,
+    RecordsRead,
+    SessionId,
+)
+from dispatcher.core.steps import (
+    CursorMoved,
+    Notice,
+    Noticed,
+    ReadOn,
+    RetriesForgotten,
+    Snapshot,
+)
 from tests.rig.playbook import Playbook
 
 
@@ -163,6 +182,7 @@ def test_a_retry_that_compaction_took_is_forgotten_when_read_again() -> None:
     del play.log[0]
     play.join("c1").read()
     assert (play.core.cursor, play.stored.retries) == (1, [])
+    play.expect(Noticed(Notice.TRUNCATED, 1, offset=0))
 
 
 def test_what_compaction_took_is_forgotten_in_the_order_of_the_log() -> None:
@@ -173,6 +193,7 @@ def test_what_compaction_took_is_forgotten_in_the_order_of_the_log() -> None:
     play.restart()
     del play.log[1], play.log[8]
     play.join("c1").read().persists(RetriesForgotten([1, 8]), CursorMoved(9, 9))
+    play.expect(Noticed(Notice.TRUNCATED, 2, offset=1))
 
 
 def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:
@@ -181,6 +202,34 @@ def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> No
     play.restart()
     del play.log[0]
     play.join("c1").read()
-    assert play.core.cursor == 1
+    assert (play.core.cursor, play.notices()) == (1, {Notice.TRUNCATED: 1})
     assert play.ack("c1", 0) == [AckError.INVALID_RECORD_STATE]
     assert play.ack("c1", 1) == [None]
+
+
+def test_a_parked_record_that_compaction_took_is_told_when_it_is_missed() -> None:
+    """It stood in nobody's way, so its offset is the only trace of it."""
+    play = Playbook(Policy(span_max=64, rejected=PoisonPolicy.BLOCK)).join("c1").produce(b"a", b"b")
+    play.acquire("c1")
+    play.ack("c1", 0, AckType.REJECT)
+    play.ack("c1", 1)
+    play.restart()
+    del play.log[0]
+    play.produce(b"c").join("c1").read()
+    assert play.core.held().parked == 0
+    play.expect(Noticed(Notice.TRUNCATED, 1, offset=0))
+    play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
+    assert play.notices() == {}
+
+
+def test_what_the_log_lost_before_it_was_sent_is_truncated() -> None:
+    play = Playbook().join("c1").produce(b"a", b"a", b"b", b"c")
+    assert play.acquire("c1") == [0, 2, 3]
+    play.on(Gone(MemberId("c1"), SessionId("other"), [0, 3], play.now_ms))
+    del play.log[0], play.log[3]
+    play.on(Gone(MemberId("c1"), SessionId("s1"), [0, 3, 99], play.now_ms))
+    play.expect(Noticed(Notice.TRUNCATED, 2, offset=0))
+    assert play.stored.leases[0].offsets == [2]
+    assert play.acquire("c1") == [1], "the next record of its key"
+    assert play.ack("c1", [1, 2]) == [None, None]
+    assert play.core.cursor == 4
