@@ -22,6 +22,7 @@ from spark.links.status import (
     StatusTopic,
     TopicStatus,
 )
+from spark.streaming.core.limits import LEFT_OUT_CHARS_MAX
 from spark.streaming.core.survey import UNKNOWN_EPOCH, Position, Topic
 from spark.streaming.limits import LEFT_ASKED_AT_ONCE, LEFT_KEPT_MS
 from spark.streaming.orders import Partition, Result
@@ -306,7 +307,7 @@ class LinkReport:
             self._changed.add(place[0])
 
     def _left_out(self, row: PartitionStatus, place: Partition, count: int, last: str) -> None:
-        row.last_left_out = last
+        row.last_left_out = last[:LEFT_OUT_CHARS_MAX]
         log.warning(
             "records_left_out",
             link=self.link,

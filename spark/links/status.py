@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from keyway.kafka.compacted import CompactedTopic
+from spark.streaming.core.limits import LEFT_OUT_NAMED_MAX
 from spark.streaming.core.survey import UNKNOWN_EPOCH, Position
 from spark.streaming.kafka import KafkaSide
 
@@ -43,7 +44,7 @@ class PartitionStatus:
     repeats: int = 0  # written twice (at_least_once after a crash), by origin
     doubts: int = 0  # copy headers that were not believed
     left_out: int = 0  # refused by the target: skipped, or among the dead letters
-    last_left_out: str = ""  # the offset of the last of these, and the target's words
+    last_left_out: str = ""  # the offset of the last of these, and the target's words; of some only
     gap: int = 0  # records that were deleted before they were copied
     last_timestamp_ms: int = -1
     waits_since_ms: int = 0  # no position was committed since, and records wait; 0: none waits
@@ -79,6 +80,9 @@ class TopicStatus:
             number: {name: getattr(row, name) for name in PartitionStatus.__slots__}
             for number, row in self.partitions.items()
         }
+        named = [row for row in rows.values() if row["last_left_out"]]
+        for row in named[LEFT_OUT_NAMED_MAX:]:
+            row["last_left_out"] = ""  # `left_out` counts them all
         texts = {name: getattr(self, name) for name in ("state", "reason", "topic_id", "target_id")}
         owed = {number: (at.offset, at.topic_id, at.epoch) for number, at in self.owed.items()}
         more = {"owed": owed} if owed else {}

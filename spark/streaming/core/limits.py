@@ -11,3 +11,6 @@ BATCH_RECORDS_MIN = 100  # for all partitions together
 # Of a topic: its rows are one record of the status topic, compressed to 30 bytes each at rest, and
 # to 95 with every count. Kafka takes 1 MiB.
 PARTITIONS_MAX = 10_000
+# Partitions whose last refused record that record has in words, and the length of these: 30 KB.
+LEFT_OUT_NAMED_MAX = 100
+LEFT_OUT_CHARS_MAX = 300

@@ -24,7 +24,7 @@ def test_a_topic_of_ten_thousand_partitions_is_told(
     kafka: KafkaCluster, tmp_path: Path, fresh_name: Callable[[str], str]
 ) -> None:
     """At 3,500 Kafka refused its record, and no topic of the link was copied any more; later at
-    10,000 once there were other counts in each row.
+    10,000 once there were other counts in each row, and once each had a refused record in words.
     """
     figures = Random(1)
     link = LinkByHand(kafka.bootstrap_servers, tmp_path, fresh_name("wide"))
@@ -37,6 +37,9 @@ def test_a_topic_of_ten_thousand_partitions_is_told(
         result["copied"], result["skipped"] = figures.randrange(10**6), figures.randrange(10**6)
         result["repeats"], result["doubts"] = figures.randrange(10**6), figures.randrange(10**6)
         result["last_timestamp_ms"] = figures.randrange(10**12)
+        result["left_out"] = figures.randrange(10**6)
+        refused = figures.randrange(10**12)
+        result["last_left_out"] = f"offset {refused}: Broker: Message size too large"
         report.copied(result, at.epoch)
         report.lost("wide", {place[1]: figures.randrange(10**6)}, {place[1]: at})
     report.publish({place: at.offset + figures.randrange(10**6) for place, at in places.items()})

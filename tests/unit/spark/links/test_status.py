@@ -14,7 +14,11 @@ from structlog.testing import capture_logs
 from keyway.clusters.config import Cluster
 from keyway.kafka.compacted import CompactedTopic
 from spark.links.status import PartitionStatus, StatusTopic, TopicStatus
-from spark.streaming.core.limits import PARTITIONS_MAX
+from spark.streaming.core.limits import (
+    LEFT_OUT_CHARS_MAX,
+    LEFT_OUT_NAMED_MAX,
+    PARTITIONS_MAX,
+)
 from spark.streaming.core.survey import Position
 from spark.streaming.kafka import KafkaSide
 
@@ -83,7 +87,16 @@ def test_a_record_that_nobody_can_read_changes_nothing(key: bytes, value: bytes)
 
 
 KAFKA_BYTES_MAX = 1_048_576  # of a record, compressed
-COUNTED = ("lag_records", "copied", "skipped", "repeats", "doubts", "gap", "gap_counted")
+COUNTED = (
+    "lag_records",
+    "copied",
+    "skipped",
+    "repeats",
+    "doubts",
+    "gap",
+    "gap_counted",
+    "left_out",
+)
 OFFSETS = ("position", "log_end", "gap_at", "last_timestamp_ms", "waits_since_ms")
 
 
@@ -100,7 +113,19 @@ def test_the_widest_topic_fits_a_record_with_every_count() -> None:
             setattr(row, name, figures.randrange(10**6))
         for name in OFFSETS:
             setattr(row, name, figures.randrange(10**9))
+        row.last_left_out = f"offset {figures.randrange(10**9)}: ".ljust(LEFT_OUT_CHARS_MAX, "?")
     told = json.dumps(topic.as_json()).encode()
     written = StatusTopic(KafkaSide(Cluster(name="c1", bootstrap_servers="127.0.0.1:1")), "links")
     codec = written._topic._compression
     assert len(pyarrow.compress(told, codec=codec, asbytes=True)) < 0.95 * KAFKA_BYTES_MAX
+
+
+def test_of_many_refusals_some_are_told_in_words_and_all_are_counted() -> None:
+    topic = TopicStatus()
+    for at in range(LEFT_OUT_NAMED_MAX + 5):
+        topic.partitions[at] = PartitionStatus(left_out=at + 1, last_left_out=f"offset {at}: why")
+    rows = TopicStatus.of(json.loads(json.dumps(topic.as_json()))).partitions
+    assert [row.left_out for row in rows.values()] == [at + 1 for at in range(len(rows))]
+    named = [row.last_left_out for row in rows.values() if row.last_left_out]
+    assert named == [f"offset {at}: why" for at in range(LEFT_OUT_NAMED_MAX)]
+    assert topic.partitions[LEFT_OUT_NAMED_MAX].last_left_out, "the link itself keeps it"
