@@ -36,7 +36,7 @@ from gateway.listen.tls_metrics import TlsCollector
 from gateway.listen.unsent import Unsent
 from gateway.node.event_loop import look_forever, loop_delays
 from gateway.node.redis_state import redis_troubles
-from gateway.operations.lag import Lag
+from gateway.operations.lag import Held, Lag
 from gateway.operations.metrics import LagCollector
 from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
@@ -411,6 +411,20 @@ async def many_records_wait_behind_a_parked_one(watch: Watch) -> None:
         node.log.produce(*[b"a"] * 20)
         await settle()
         await watch.amiss(2)
+
+
+@STORIES.of("KeywayTransactionHangs")
+async def a_transaction_is_never_ended(watch: Watch) -> None:
+    begun_s: float | None = None
+
+    def lags() -> list[Lag]:
+        held = None if begun_s is None else Held(5, asyncio.get_running_loop().time() - begun_s)
+        return [Lag("g", PLACE, 5, 9, 4, 1.0, held=held)]
+
+    watch.register(LagCollector(lags, list))
+    await watch.calm()
+    begun_s = asyncio.get_running_loop().time()
+    await watch.amiss(6)
 
 
 @STORIES.of("KeywayWindowsWaiting")

@@ -25,6 +25,7 @@ from gateway.admin.rows import (
     FullSpanRow,
     GroupList,
     GroupSummary,
+    HeldRow,
     LateConsumer,
     MemberFigures,
     MembershipRow,
@@ -139,6 +140,7 @@ async def _description(group: ShareGroup, windows: WindowTable, lags: list[Lag])
                 "log_end": lag.end_seen(row.read_position),
                 "lag": lag.records,
                 "lag_seconds": lag.seconds,
+                **HeldRow.fields(lag.held),
             }
             row = row.model_copy(update=figures)
         partitions[window.partition] = _json(row)
@@ -155,7 +157,7 @@ async def _description(group: ShareGroup, windows: WindowTable, lags: list[Lag])
             lag_seconds=lag.seconds,
             parked_records=windows.parked.of(window_key(group.name, tp), None),
         )
-        partitions[tp] = _json(idle)
+        partitions[tp] = _json(idle.model_copy(update=HeldRow.fields(lag.held)))
     rows = b",".join([partitions[tp] for tp in sorted(partitions)])
     head = GroupHead(
         **dict(_summary(group, windows, _together(lags))),

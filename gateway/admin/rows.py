@@ -8,7 +8,7 @@ that it does not know, so that a command line and a node may differ by a version
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
@@ -16,6 +16,9 @@ from dispatcher.core.model import OperatorVerb, PoisonPolicy, Reason
 from gateway.admin.limits import KEY_BYTES_MAX
 from gateway.config.groups import FilterRule
 from gateway.handlers.limits import GROUP_ID_CHARS_MAX
+
+if TYPE_CHECKING:
+    from gateway.operations.lag import Held
 
 ALL: Literal["all"] = "all"
 Offset = Annotated[StrictInt, Field(ge=0, lt=2**63)]
@@ -141,6 +144,20 @@ class FullSpanRow(Row):
     member_id: str | None
 
 
+class HeldRow(Row):
+    """An open transaction: no member that reads committed records gets beyond `offset`."""
+
+    offset: int
+    seconds: float  # for at least so long
+
+    @classmethod
+    def fields(cls, held: Held | None) -> dict[str, HeldRow]:
+        """The field of a row; none if nothing holds it up."""
+        if held is None:
+            return {}
+        return {"open_transaction": cls(offset=held.offset, seconds=round(held.seconds, 3))}
+
+
 class PartitionRow(Row):
     """`idle`: not in memory; `loading`: no figures yet; `up`: all figures."""
 
@@ -173,6 +190,7 @@ class PartitionRow(Row):
     consumers_after_mark_delete_position: list[LateConsumer] = []
     dead_letter_trouble: str | None = None
     read_trouble: str | None = None
+    open_transaction: HeldRow | None = None  # once it has held up the group for a minute
 
 
 class PoisonPolicies(Row):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from gateway.admin.rows import Body, KeyNames, Name, Offset, OfNodes, Row
+from gateway.admin.rows import Body, HeldRow, KeyNames, Name, Offset, OfNodes, Row
 
 # As in ARCHITECTURE, States; `settled` also for an offset without a record.
 StateName = Literal["settled", "ready", "in_flight", "backing_off", "dead_lettering", "parked"]
@@ -50,6 +50,7 @@ class WindowRow(Row):
     parked: int | None = None  # also of a window that is not up, as it was known last
     trouble: str | None = None
     read_trouble: str | None = None
+    open_transaction: HeldRow | None = None  # once it has held up the group for a minute
 
 
 class WindowList(OfNodes):

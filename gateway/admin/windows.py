@@ -19,6 +19,7 @@ from dispatcher.core.reports.picture import OffsetState
 from gateway.admin.limits import PAGE_WINDOWS_MAX, RUNS_MAX
 from gateway.admin.pages import limit_of, number, one_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, query
+from gateway.admin.rows import HeldRow
 from gateway.admin.window_rows import RunRow, StateName, WindowList, WindowRow
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.lag import Lag, Lags
@@ -108,6 +109,7 @@ def _row(
                 "log_end": lag.end_seen(None if core is None else core.read_position),
                 "lag": lag.records,
                 "lag_seconds": lag.seconds,
+                **HeldRow.fields(lag.held),
             }
         )
     if window is None:

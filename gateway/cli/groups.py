@@ -165,5 +165,12 @@ def _remarks(row: PartitionRow) -> Iterator[str]:
         yield f"{place}: waits: {row.trouble}"
     if row.read_trouble:
         yield f"{place}: nothing more can be read: {row.read_trouble}"
+    if row.open_transaction is not None:
+        held = row.open_transaction
+        yield (
+            f"{place}: waits for an open transaction at offset {held.offset}, for"
+            f" {held.seconds:.0f} s or longer: no member that reads committed records gets beyond"
+            " it. `kafka-transactions.sh find-hanging` names its producer"
+        )
     if row.dead_letter_trouble:
         yield f"{place}: dead letters are not written: {row.dead_letter_trouble}"

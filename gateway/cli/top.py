@@ -120,7 +120,7 @@ SORTS: dict[str, Callable[[GroupLine, Rates | None], float]] = {
     "lag": lambda line, _: line.lag or 0,
     "lag_seconds": lambda line, _: line.lag_seconds or 0,
     "accepted": _accepted,
-    "parked": lambda line, _: (line.parked or 0) + line.stuck,
+    "parked": lambda line, _: (line.parked or 0) + line.stuck + line.held,
 }
 
 
@@ -192,7 +192,7 @@ def _row(line: GroupLine, speed: Rates | None) -> tuple[object, ...]:
             "grows" if line.growing else None if seconds is None else _span(seconds),
         ),
         *(rate("redelivered"), line.in_flight, line.backing_off, line.parked),
-        *(line.draining_keys, line.stuck),
+        *(line.draining_keys, line.stuck + line.held),
     )
 
 

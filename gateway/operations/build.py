@@ -66,7 +66,7 @@ def build(
             UnreadableRecords(offsets),
             GroupAdministration(offsets, members.settings),
         ),
-        warnings=histories.warnings,
+        warnings=lambda: [*histories.warnings(), *lags.warnings()],
         collectors=(LagCollector(lags.all, members.groups.all),),
         background=(deleted_topics.sweep_forever, lags.refresh_forever),
     )

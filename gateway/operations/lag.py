@@ -7,6 +7,10 @@ are read, and upstream is asked for the ends of their logs. A window that is not
 last known position, or the one of the store, with the records settled beyond the cursor. Holes of a
 compacted log count until they are read. A partition without a leader keeps its last known end.
 
+Where a transaction that is not ended holds up the readers of committed records, the log ends at
+its high watermark once that has lasted (log_ends.py): those records are lag, too, and the first of
+them gives the age.
+
 A window in memory has the cursor and the read position of now, as the lag in seconds is that of
 now: a lag of 0 never stands beside an age. Its lag may be too high by the records of the span that
 were settled since the last look.
@@ -42,16 +46,27 @@ from gateway.operations.limits import (
     LAG_PAUSE_FACTOR,
     LAG_REFRESH_S_MAX,
     LAG_STORED_MS,
+    LAG_TOLD_MS,
     LAG_WATCHED_MS,
     LAGS_AT_ONCE,
     OLDEST_LOOK_S_MAX,
+    TRANSACTIONS_NAMED,
 )
 from gateway.operations.log_ends import LogEnds
 from gateway.operations.oldest_records import CursorPosition, OldestRecords
 from gateway.operations.portions import Portions
+from gateway.upstream.cluster import READ_UNCOMMITTED
 from gateway.upstream.errors import UpstreamError
 
 log = structlog.get_logger("keyway.lag")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An open transaction holds up all readers of committed records: none gets beyond `offset`."""
+
+    offset: int
+    seconds: float  # for at least so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,7 @@ class Lag:
     records: int | None
     seconds: float | None = None  # age of the oldest unsettled record; None: not known
     settled: int = 0  # offsets behind the cursor, as far as is known without loading
+    held: Held | None = None
 
     def end_seen(self, read_position: int | None) -> int | None:
         """The end of the log; a window may have read beyond it since the last look."""
@@ -93,6 +109,7 @@ class Lags:
     _sums: dict[str, LagSum] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)  # that found other figures, by group
     _failed: str = ""
+    _looked_ms: int = -1  # Unix time of the last whole look that succeeded; -1: nobody looks
     _told: list[Callable[[Portions], Awaitable[None]]] = field(default_factory=list)
     _watched: asyncio.Event = field(default_factory=asyncio.Event)
     clock: Callable[[], float] = perf_counter  # seconds
@@ -101,10 +118,11 @@ class Lags:
 
     def __post_init__(self) -> None:
         self._positions = LagPositions(self.offsets)
-        self._ends = LogEnds(self.offsets.upstream)
+        self._ends = LogEnds(self.offsets.upstream, self.now_ms)
 
     async def refresh_forever(self) -> None:
         stored_ms = 0  # Unix time
+        self._looked_ms = self.now_ms()
         while True:
             began_ms = self.now_ms()
             portions = Portions(self.clock)
@@ -116,12 +134,14 @@ class Lags:
                     log.info("lag_not_known", reason=str(error))
                 self._failed = str(error)
             except EncodeError:
+                self._looked_ms = -1
                 return  # an upstream that knows no topic ids
-            except Exception:  # A figure is not worth the node.
+            except Exception as bug:  # A figure is not worth the node.
                 log.exception("lag_not_looked_at")
+                self._failed = type(bug).__name__
             else:
                 stored_ms = began_ms if stored else stored_ms
-                self._failed = ""
+                self._failed, self._looked_ms = "", began_ms
             await self._tell(portions)
             await self._pause(int(portions.worked_s * 1_000))
 
@@ -178,7 +198,7 @@ class Lags:
         for name in list(self._positions.by_group):
             placed, _ = await self._positions.places(name, portions)
             ends |= placed.sources
-        await self._ends.look(ends, all_there_are=True)
+        await self._ends.look(ends, all_there_are=True, transactions=stored)
         portions.begin()
         await self._look_for_oldest(portions, again=stored)
         if failure is not None:
@@ -250,7 +270,8 @@ class Lags:
         now_ms = self.now_ms()
         sums = await self.sums(portions, names=names)
         return {
-            name: GroupLag(total.records, total.seconds(now_ms)) for name, total in sums.items()
+            name: GroupLag(total.records, total.seconds(now_ms), total.held)
+            for name, total in sums.items()
         }
 
     async def sums(
@@ -269,6 +290,27 @@ class Lags:
                     sums[name] = known
         return sums
 
+    def warnings(self) -> list[str]:
+        """Whether the figures are old; and a line for each log that an open transaction holds up,
+        of many the first by name and their number.
+        """
+        now_ms = self.now_ms()
+        old_ms = now_ms - self._looked_ms if self._looked_ms >= 0 else 0
+        said = []
+        if old_ms >= LAG_TOLD_MS:
+            reason = self._failed or "a look takes so long"
+            said.append(f"the lag of groups may be {old_ms // 1000} s old: {reason}")
+        held = sorted(self._ends.all_held())
+        said += [
+            f"{tp.topic}-{tp.partition} waits for an open transaction at offset {begun.begins}, for"
+            f" {(now_ms - begun.since_ms) // 1000} s or longer:"
+            f" {begun.high_watermark - begun.begins} offsets are behind it"
+            for (tp, _), begun in held[:TRANSACTIONS_NAMED]
+        ]
+        if len(held) > TRANSACTIONS_NAMED:
+            said.append(f"so do {len(held) - TRANSACTIONS_NAMED} more partitions")
+        return said
+
     # --------------------------------------------------------------------------------------- inside
 
     def _as_of(self, group: str) -> tuple[int, int] | None:
@@ -284,6 +326,7 @@ class Lags:
             if source is not None:
                 known = self._known(key, position, source)
                 total.add(known.records, *self._oldest_ms(key, known, source))
+                total.held += self._ends.held(source) is not None
                 total.topics.setdefault(source.tp.topic, TopicSum()).add(known.end, known.records)
         return total
 
@@ -293,9 +336,10 @@ class Lags:
         seconds = 0.0 if caught_up else None
         if oldest_ms is not None:
             seconds = max(0, now_ms - oldest_ms) / 1000
-        return Lag(
-            key.group, source.tp, known.cursor, known.end, known.records, seconds, known.settled
-        )
+        begun = self._ends.held(source)
+        held = None if begun is None else Held(begun.begins, (now_ms - begun.since_ms) / 1000)
+        figures = (known.cursor, known.end, known.records, seconds, known.settled)
+        return Lag(key.group, source.tp, *figures, held)
 
     def _known(self, key: WindowKey, position: Position, source: Source) -> _Known:
         """What is known of one partition. All figures are of one moment, so that they agree."""
@@ -334,6 +378,9 @@ class Lags:
         place = CursorPosition(source, known.cursor)
         if known.read_position > known.cursor:
             return place, True  # a hole at the cursor is passed when it is read
+        begun = self._ends.held(source)
+        if begun is not None and known.cursor >= begun.begins:
+            return CursorPosition(Source(source.tp, READ_UNCOMMITTED), known.cursor), True
         end = known.end
         return place, None if end is None else end > self.oldest.empty_until(key, place)
 

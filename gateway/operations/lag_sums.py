@@ -13,6 +13,8 @@ class PartitionLag(Protocol):
     def records(self) -> int | None: ...
     @property
     def seconds(self) -> float | None: ...
+    @property
+    def held(self) -> object | None: ...
 
 
 @dataclass(slots=True)
@@ -23,11 +25,13 @@ class GroupLag:
 
     records: int | None = None
     seconds: float | None = None
+    held: int = 0  # partitions that wait for an open transaction
     _some_unknown: bool = field(default=False, repr=False, compare=False)
 
     def add(self, lag: PartitionLag) -> None:
         if lag.records is not None:
             self.records = lag.records + (self.records or 0)
+        self.held += lag.held is not None
         self._some_unknown |= lag.seconds is None
         self.seconds = max(lag.seconds or 0.0, self.seconds or 0.0)
         if self._some_unknown:
@@ -61,6 +65,7 @@ class LagSum:
     records: int | None = None
     some_unknown: bool = False  # whether a partition has an unsettled record, or since when
     oldest_ms: int | None = None
+    held: int = 0  # partitions that wait for an open transaction
     topics: dict[str, TopicSum] = field(default_factory=dict)
 
     def add(self, records: int | None, caught_up: bool, oldest_ms: int | None) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 LAG_MS = 10_000  # between two looks at where logs end; Prometheus asks every 15 s or more rarely
 LAG_WATCHED_MS = 3_000  # the same while a dashboard is open
 LAG_PAUSE_FACTOR = 20  # times the look itself: the pause behind it, up to LAG_MS
+LAG_TOLD_MS = 120_000  # figures that are older are told to be: a look at all may take long
 LAG_STORED_MS = 60_000  # between two questions to the store for windows that are not in memory
 LAGS_AT_ONCE = 200  # partitions summed up before other work goes on: a few ms at most
 PORTION_PAUSE_FACTOR = 3  # times a portion of a look at all groups: then the next one begins
 PORTION_PAUSE_S_MIN = 0.001  # uvloop's timers count milliseconds: a shorter one is none
 PORTION_PAUSE_S_MAX = 0.02
 LAG_ENDS_AT_ONCE = 500  # partitions of one request: decoded in some ms
+# A transaction that holds up the end of a log for so long is told. Kafka's producers end theirs
+# within a minute (transaction.timeout.ms), or the coordinator does.
+TRANSACTION_TOLD_MS = 60_000
+TRANSACTIONS_NAMED = 10  # partitions in /health; each group's description marks all of its own
 LAG_ANSWER_S_MAX = 5.0  # a broker that hangs does not keep the lag of the others
 LAG_REFRESH_S_MAX = 2.0  # an operator who describes a group waits so long for its lag
 SEEK_ANSWER_S_MAX = 10.0  # a broker that hangs does not keep the plan for the others

@@ -65,10 +65,16 @@ class _Partitions:
         self.latest = Rows(
             "kafka_partition_latest_offset", "End of the log that members may read", names[1:]
         )
+        self.held = Rows(
+            "keyway_group_transaction_wait_seconds",
+            "For how long an open transaction has held up the group, at least; none: it does not",
+            names,
+        )
         self._ends: dict[TopicPartition, int] = {}  # several groups read them
 
     def rows(self) -> tuple[Rows, ...]:
-        return (self.current, self.records, self.offset, self.lag, self.seconds, self.latest)
+        positions = (self.current, self.records, self.offset, self.lag)
+        return (*positions, self.seconds, self.latest, self.held)
 
     def add(self, one: Lag) -> None:
         values = (one.group, str(one.tp.partition), one.tp.topic)
@@ -80,6 +86,8 @@ class _Partitions:
             self.lag.add(by_group, one.records)
         if one.seconds is not None:
             self.seconds.add(by_group, one.seconds)
+        if one.held is not None:
+            self.held.add(by_group, one.held.seconds)
         end = one.end_seen(one.cursor)
         if end is not None:
             self._ends[one.tp] = max(end, self._ends.get(one.tp, 0))

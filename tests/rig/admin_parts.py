@@ -127,6 +127,7 @@ class View:
         self.gate: asyncio.Event | None = None  # ListOffsets waits for it
         self.errors: dict[int, ErrorCode] = {}  # by partition, of ListOffsets
         self.times: dict[int, int] = {}  # offsets by timestamp, of ListOffsets
+        self.stable: dict[int, int] = {}  # by partition: where an open transaction begins
         self.asked: list[tuple[int, Message]] = []  # ListOffsets by broker
         self.refusal = ErrorCode.NONE  # of changed configs and deleted groups
         self.configs: dict[str, str | None] = {}  # changed, of any group
@@ -168,7 +169,8 @@ class View:
             await self.gate.wait()
         if broker_id in self.silent:
             raise Unreachable(f"broker {broker_id} is away")
-        return {"Topics": [self._ends(**topic) for topic in body["Topics"]]}
+        isolation = body["IsolationLevel"]
+        return {"Topics": [self._ends(isolation, **topic) for topic in body["Topics"]]}
 
     def _altered(self, resource: Message) -> Message:
         if self.refusal is ErrorCode.NONE:
@@ -181,23 +183,24 @@ class View:
         error = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
         return {"TopicId": topic_id, "Name": name, "ErrorCode": int(error)}
 
-    def _ends(self, Name: str, Partitions: list[Message]) -> Message:
+    def _ends(self, isolation: int, Name: str, Partitions: list[Message]) -> Message:
         rows = [
             {
                 "PartitionIndex": row["PartitionIndex"],
                 "ErrorCode": int(self.errors.get(row["PartitionIndex"], 0)),
-                "Offset": self._offset(row["PartitionIndex"], row["Timestamp"]),
+                "Offset": self._offset(row["PartitionIndex"], row["Timestamp"], isolation),
             }
             for row in Partitions
         ]
         return {"Name": Name, "Partitions": rows}
 
-    def _offset(self, partition: int, timestamp: int) -> int:
+    def _offset(self, partition: int, timestamp: int, isolation: int) -> int:
         if timestamp == EARLIEST:
             return self.node.log.starts.get(partition, 0)
-        return (
-            self.node.log.end(partition) if timestamp == LATEST else self.times.get(timestamp, -1)
-        )
+        if timestamp != LATEST:
+            return self.times.get(timestamp, -1)
+        end = self.node.log.end(partition)
+        return self.stable.get(partition, end) if isolation else end
 
     def silent_brokers(self) -> dict[int, str]:
         return dict.fromkeys(self.silent, "away")

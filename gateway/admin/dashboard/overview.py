@@ -123,6 +123,7 @@ class Overviews:
             parked=self._parked(group.name, sums),
             draining_keys=sums.draining_keys,
             stuck=sums.stuck,
+            held=lag.held,
             outcomes=dict(self.outcomes(group.name)),
             flow=flow_row(history.flow()),
             growing=history.growing(),

@@ -53,6 +53,7 @@ class GroupLine(Row):
     stuck: (
         int  # windows that cannot read on, are held up by one record, or cannot write dead letters
     )
+    held: int = 0  # partitions that wait for an open transaction
     outcomes: dict[str, int]  # records by outcome since the start of the node
     flow: FlowRow = FlowRow()
     growing: bool = False  # the lag of the last minute is above that of the minute before

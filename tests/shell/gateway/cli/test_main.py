@@ -104,6 +104,7 @@ GROUP = {
             ],
             "dead_letter_trouble": "no\x1btopic",
             "read_trouble": "offset 17: wrong\x1bCRC",
+            "open_transaction": {"offset": 17, "seconds": 75.4},
             "span_max": 64,
             "full_span": {
                 "limit": "span_max",
@@ -187,12 +188,15 @@ def test_a_group_whose_names_are_hostile(node: Node) -> None:
     assert [name, "b", "1", *("-" * 4), "loading", *("-" * 6)] in rows
     assert ["a", "0", "m1", "3", "2", "1", "1", "4", "31", "32", "-", "0"] in rows
     assert "idle" not in out
-    assert out.splitlines()[-5:] == [
+    assert out.splitlines()[-6:] == [
         "a-0: the span of 64 offsets is full: offset 17 is not settled (key hash 0a, 9 records of"
         " its key are read, at member m1). No key goes on. `keyway group parked` and `keyway group"
         " release` end it for parked records",
         "a-0: late\\x1b (m2, 10.0.0.2) joined behind offset 21, which is not settled",
         "a-0: nothing more can be read: offset 17: wrong\\x1bCRC",
+        "a-0: waits for an open transaction at offset 17, for 75 s or longer: no member that reads"
+        " committed records gets beyond it. `kafka-transactions.sh find-hanging` names its"
+        " producer",
         "a-0: dead letters are not written: no\\x1btopic",
         "b-1: waits: no\\x1bRedis",
     ]

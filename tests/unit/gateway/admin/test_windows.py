@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire
+from gateway.config.groups import GroupSection
+from gateway.operations.limits import TRANSACTION_TOLD_MS
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_client import pages, rows, story
-from tests.rig.virtual_time import now_ms, settle
+from tests.rig.rest_parts import served
+from tests.rig.virtual_time import now_ms, run, settle
 
 
 def test_the_picture_of_a_window() -> None:
@@ -49,6 +54,35 @@ def test_a_window_has_never_read_beyond_the_shown_end_of_the_log() -> None:
         assert (row["read_position"], row["log_end"]) == (5, 5)
 
     story(tell)
+
+
+def test_an_open_transaction_that_holds_up_a_group_stands_beside_its_windows() -> None:
+    async def work() -> None:
+        admin = Admin(section=GroupSection(auto_offset_reset="earliest"))
+        async with admin.node as node:
+            lags = admin.lags()
+            node.beat()
+            await settle()
+            node.windows.table.drop(node.window(1).key)
+            admin.view.stable = {1: 0}
+            await lags.refresh(stored=True)
+            node.log.produce(b"k", partition=1)
+            await lags.refresh(stored=True)
+            await asyncio.sleep(TRANSACTION_TOLD_MS / 1000)
+            await lags.refresh(stored=False)
+            async with served(admin, lags=lags) as client:
+                described = await rows(client, f"/v1/groups/{GROUP}", "partitions")
+                for up, idle in (
+                    described,
+                    await rows(client, f"/v1/windows?group={GROUP}", "windows"),
+                ):
+                    assert up.get("open_transaction") is None
+                    assert (idle["state"], idle["lag"]) == ("idle", 1)
+                    assert idle["open_transaction"] == {"offset": 0, "seconds": 60.0}
+                (line,) = await rows(client, "/v1/overview", "groups")
+                assert (line["held"], line["stuck"]) == (1, 0)
+
+    run(work())
 
 
 def test_pages_and_filters_of_windows() -> None:

@@ -19,6 +19,7 @@ from gateway.operations.limits import (
     LAG_ANSWER_S_MAX,
     LAG_MS,
     LAG_REFRESH_S_MAX,
+    LAG_TOLD_MS,
     OLDEST_LOOK_S_MAX,
 )
 from gateway.upstream.errors import Refused, Unreachable
@@ -56,8 +57,8 @@ def test_what_is_settled_behind_the_cursor_is_no_lag() -> None:
         assert figures(lags) == {}, "nothing was looked at yet"
         await lags.refresh(stored=True)
         assert figures(lags) == {0: (4, 6, 1), 1: (0, 0, 0)}
-        ((leader, asked),) = admin.view.asked
-        assert (leader, asked["IsolationLevel"]) == (1, 1)
+        asked = [(leader, body["IsolationLevel"]) for leader, body in admin.view.asked]
+        assert asked == [(1, 1), (1, 0)], "also whether a transaction is open"
 
     story(tell)
 
@@ -285,6 +286,30 @@ def test_looks_go_on(refusal: Exception, event: str) -> None:
             admin.node.log.produce(b"k", partition=0)
             await asyncio.sleep(LAG_MS / 1000)
             assert figures(lags)[0] == (4, 7, 2)
+            looking.cancel()
+
+    run(work())
+
+
+def test_figures_that_are_old_say_so() -> None:
+    async def work() -> None:
+        store = Away()
+        admin = Admin(store=store)
+        lags = admin.lags()
+        async with admin.node, asyncio.TaskGroup() as tasks:
+            await worked(admin)
+            assert lags.warnings() == []
+            looking = tasks.create_task(lags.refresh_forever())
+            await asyncio.sleep(LAG_TOLD_MS / 1000)
+            assert lags.warnings() == [], "each look succeeds"
+            store.refusals = [StoreError("gone")] * 1_000
+            await asyncio.sleep(2 * LAG_TOLD_MS / 1000)
+            (line,) = lags.warnings()
+            assert line.startswith("the lag of groups may be ")
+            assert line.endswith(" s old: gone")
+            store.refusals.clear()
+            await asyncio.sleep(2 * LAG_MS / 1000)
+            assert lags.warnings() == []
             looking.cancel()
 
     run(work())

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from gateway.core.cluster.topology import TopicPartition
 from gateway.core.share.membership import ShareGroup
-from gateway.operations.lag import Lag
+from gateway.operations.lag import Held, Lag
 from gateway.operations.metrics import LagCollector
 
 PLACE = TopicPartition("orders", b"t" * 16, 3)
@@ -24,7 +24,7 @@ def test_lag_has_the_names_that_boards_know() -> None:
     later = TopicPartition("orders", b"t" * 16, 4)
     seen = [
         Lag("g", PLACE, 5, 17, 12, 61.5),
-        Lag("g", later, 5, 8, 3, 0.0),
+        Lag("g", later, 5, 8, 3, 0.0, held=Held(5, 75.5)),
         Lag("g", PLACE._replace(topic="returns"), 0, 1, 1),
         Lag("h", PLACE, 3, None, None),
         Lag("i", PLACE, 19, 18, 0),  # its window has read on since the last look
@@ -42,6 +42,9 @@ def test_lag_has_the_names_that_boards_know() -> None:
     assert 'kafka_consumergroup_group_max_lag_seconds{group="g"} 61.5' in text
     assert '_lag_seconds{group="h"' not in text
     assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text
+    waits = 'keyway_group_transaction_wait_seconds{group="g",partition="4",topic="orders"} 75.5'
+    assert waits in text
+    assert text.count("keyway_group_transaction_wait_seconds{") == 1
     assert f'kafka_consumergroup_group_lag{{group="g",{place} 12.0' in text
     assert f'kafka_consumergroup_group_offset{{group="h",{place} 3.0' in text
     assert 'kafka_consumergroup_group_max_lag{group="g"} 12.0' in text

@@ -62,6 +62,7 @@ export function stateOf(group) {
   const troubles = [
     group.waiting > 0 && `${count(group.waiting, "window")} waiting`,
     group.stuck > 0 && `${group.stuck} stuck`,
+    group.held > 0 && `${group.held} waiting for a transaction`,
     group.stopped && "no member, its lag grows",
     group.draining_keys > 0 && `${count(group.draining_keys, "key")} draining`,
   ].filter(Boolean);

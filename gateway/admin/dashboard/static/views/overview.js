@@ -144,7 +144,7 @@ export function groupName(group) {
 }
 
 export function statePill(group) {
-  const tone = group.stuck > 0 ? "bad" : group.waiting > 0 || group.stopped ? "warn" : group.state === "Stable" ? "good" : "";
+  const tone = group.stuck > 0 || group.held > 0 ? "bad" : group.waiting > 0 || group.stopped ? "warn" : group.state === "Stable" ? "good" : "";
   return h("span", { class: `pill ${tone}` }, group.state);
 }
 

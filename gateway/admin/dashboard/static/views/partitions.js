@@ -1,7 +1,7 @@
 // The partitions of a group: a picture of each window, and its figures.
 
 import { h, named } from "../dom.js";
-import { count, short, whole } from "../format.js";
+import { count, duration, short, whole } from "../format.js";
 import { at } from "../rest.js";
 import { groupAddress } from "../routes.js";
 import { table } from "../table.js";
@@ -71,7 +71,7 @@ function columns(app, windows, pointed) {
 
 /** A window that is not as it should be has its state beside its name. */
 function nameOf(row) {
-  const tone = row.trouble || row.read_trouble ? "bad" : { loading: "warn", idle: "" }[row.state];
+  const tone = row.trouble || row.read_trouble || row.open_transaction ? "bad" : { loading: "warn", idle: "" }[row.state];
   return [named(placeOf(row)), tone !== undefined && h("span", { class: `pill ${tone}` }, row.state === "up" ? "stuck" : row.state)];
 }
 
@@ -79,6 +79,7 @@ function troubles(group, partitions) {
   const said = partitions.flatMap((row) => [
     row.trouble && `${placeOf(row)} waits: ${row.trouble}`,
     row.read_trouble && `${placeOf(row)} cannot be read: ${row.read_trouble}`,
+    row.open_transaction && `${placeOf(row)} waits for an open transaction at offset ${whole(row.open_transaction.offset)}, for ${duration(row.open_transaction.seconds * 1000)} or longer`,
     row.dead_letter_trouble && `${placeOf(row)}: dead letters cannot be written: ${row.dead_letter_trouble}`,
     row.full_span && [
       `${placeOf(row)}: all keys wait for offset ${whole(row.full_span.offset)} (${row.full_span.limit} is reached). `,
