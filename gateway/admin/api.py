@@ -175,8 +175,15 @@ OPERATIONS = (
             AFTER_BROKER,
             rows(PAGE_ROWS_MAX),
         ),
+        whole=True,
     ),
-    Operation("GET", "/v1/nodes", "The nodes that share a Redis, and what each owns.", NodeList),
+    Operation(
+        "GET",
+        "/v1/nodes",
+        "The nodes that share a Redis, and what each owns.",
+        NodeList,
+        whole=True,
+    ),
     Operation(
         "GET",
         "/v1/nodes/proof",

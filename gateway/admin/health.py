@@ -45,9 +45,11 @@ class Health:
         }
 
     def outlined(self) -> dict[str, Any]:
-        """What callers see who may not see all groups: a reason may name one."""
-        reasons = [f"{part}: {count}" for part, count in self.troubles.items() if count]
-        warnings = [f"{part}: {len(lines)}" for part, lines in self.warnings.items() if lines]
+        """What callers see who may not see all groups: a reason may name one, and their number may
+        be that of other callers' groups.
+        """
+        reasons = [part for part, count in self.troubles.items() if count]
+        warnings = [part for part, lines in self.warnings.items() if lines]
         return {"status": self.shown()["status"], "reasons": reasons, "warnings": warnings}
 
 

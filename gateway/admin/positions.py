@@ -2,7 +2,8 @@
 
 A seek shows old, new and delta of each partition, and changes nothing unless it says `execute`. One
 with the `shown` of its dry run is refused if the positions are other ones now. A `shift` must have
-it: whoever lost the answer and asks again would shift twice.
+it: whoever lost the answer and asks again would shift twice. A token for some groups moves them in
+their own topics only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.access import concerns
+from gateway.admin.access import caller_of, concerns
 from gateway.admin.audit import shown_first
 from gateway.admin.pages import limit_of, page_of, place_after, place_text
 from gateway.admin.problems import answered, json_object, query, validated
@@ -65,7 +66,10 @@ def position_routes(offsets: GroupOffsets, lags: Lags) -> list[Route]:
         group = query(request, "group")
         body = validated(SeekBody, await json_object(request))
         concerns(request, topic=body.topic, dry_run=not body.execute)
-        moves = await seeks.plan(group, _target(body), body.topic, body.partitions)
+        own_topics = not caller_of(request).sees_all
+        moves = await seeks.plan(
+            group, _target(body), body.topic, body.partitions, own_topics=own_topics
+        )
         if not moves:
             raise HTTPException(409, f"group {group!r} has no position that could be moved")
         shown = shown_positions(moves)

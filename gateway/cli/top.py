@@ -62,20 +62,21 @@ def rates(before: Overview | None, now: Overview) -> Rates | None:
     """None: there was no look before, or the node has started again since, or these are others."""
     if before is None or now.at_ms <= before.at_ms or now.nodes != before.nodes:
         return None
-    if now.traffic.connections_opened < before.traffic.connections_opened:
+    then_traffic, traffic = before.traffic or TrafficRow(), now.traffic or TrafficRow()
+    if traffic.connections_opened < then_traffic.connections_opened:
         return None
     seconds = (now.at_ms - before.at_ms) / 1_000
     old = {line.group: line.outcomes for line in before.groups}
     return Rates(
-        (sum(now.traffic.requests.values()) - sum(before.traffic.requests.values())) / seconds,
-        (now.traffic.bytes_from_clients - before.traffic.bytes_from_clients) / seconds,
-        (now.traffic.bytes_to_clients - before.traffic.bytes_to_clients) / seconds,
+        (sum(traffic.requests.values()) - sum(then_traffic.requests.values())) / seconds,
+        (traffic.bytes_from_clients - then_traffic.bytes_from_clients) / seconds,
+        (traffic.bytes_to_clients - then_traffic.bytes_to_clients) / seconds,
         {
             (line.group, name): max(0, count - old.get(line.group, {}).get(name, 0)) / seconds
             for line in now.groups
             for name, count in line.outcomes.items()
         },
-        _times(before.traffic, now.traffic),
+        _times(then_traffic, traffic),
     )
 
 
@@ -166,6 +167,8 @@ def _head(now: Overview, speed: Rates | None, sort: str) -> Iterator[Text]:
     status = f"{now.health.status}{'  ' + reasons if reasons else ''}"
     yield Text(plain(f"{at}  by {sort.replace('_', ' ')}  {status}"))
     traffic = now.traffic
+    if traffic is None:  # the token is for some groups: it is that of all clients
+        return
     moving = "rates come with the next look"
     if speed is not None:
         moving = (

@@ -71,8 +71,13 @@ def _group(lines: Sequence[Row]) -> Row:
     }
 
 
-def _traffic(rows: Sequence[Row]) -> Row:
-    """Times are added where nodes have the same bounds; they do, unless they differ in version."""
+def _traffic(answers: Sequence[Row | None]) -> Row | None:
+    """Times are added where nodes have the same bounds; they do, unless they differ in version.
+    None: the caller may not see it.
+    """
+    rows = [row for row in answers if row is not None]
+    if not rows:
+        return None
     own = rows[0]
     alike = [row for row in rows if row["bounds_ms"] == own["bounds_ms"]]
     return {

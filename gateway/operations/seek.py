@@ -68,16 +68,20 @@ class Seeks:
         target: SeekTarget,
         topic: str | None = None,
         partitions: Sequence[int] | None = None,
+        *,
+        own_topics: bool = False,
     ) -> list[Move]:
         """The moves, by topic and partition; without `topic`, of all topics that the group has a
-        position in or subscribes to. Raises GroupUnknown, PartitionUnknown (for a `topic` that is
-        not there), StateUnavailable.
+        position in or subscribes to. `own_topics`: any other topic is as one that is not there: a
+        plan tells the bounds of its logs. Raises GroupUnknown, PartitionUnknown (for a `topic` that
+        is not there), StateUnavailable.
         """
         known = await self.offsets.require(group)
         positions = await self.offsets.positions(group)
-        names = (
-            [topic] if topic is not None else {name for name, _ in positions} | {*known.topics()}
-        )
+        own = {name for name, _ in positions} | {*known.topics()}
+        if own_topics and topic is not None and topic not in own:
+            raise PartitionUnknown(f"there is no topic {topic!r}")
+        names = own if topic is None else {topic}
         topics = await self.offsets.named_topics(sorted(names))
         if topic is not None and topic not in topics:
             raise PartitionUnknown(f"there is no topic {topic!r}")

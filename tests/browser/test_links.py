@@ -276,8 +276,17 @@ def test_the_states_of_the_view(page: Tab, browser: Browser, site: Site) -> None
     expect(page.page.locator("[data-link='ams 1'] text")).to_contain_text("records")
 
     with tab(browser, site.url, token=SOME_GROUPS) as other:
+        shown = other.page.locator("main")
         other.open("links")
-        expect(other.page.locator("main")).to_contain_text("You may not see this")
+        expect(shown).to_contain_text("You may not see this")
+        other.open()
+        expect(shown).to_contain_text("Lag of all groups")
+        expect(shown).not_to_contain_text("From clients")
+        expect(shown).not_to_contain_text("Requests")
+        other.open("topics")
+        expect(shown.locator("section", has_text="Virtual brokers")).to_contain_text(
+            "You may not see this"
+        )
 
 
 def test_picture_for_the_documents(page: Tab, screenshots: Path | None) -> None:

@@ -8,7 +8,7 @@ viewer who may see some groups only gets those without another look at the windo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -39,19 +39,21 @@ Outcomes = Callable[[str], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """JSON of the head without its closing brace (`outline`: without the parts that may name
-    groups), and of each group by name.
+    """JSON of the head without its closing brace (`outline`: without the parts that speak of all
+    groups and clients), and of each group by name. `hidden`: the names of further groups.
     """
 
     head: bytes
     outline: bytes
     groups: Mapping[str, bytes]
+    hidden: Sequence[str] = ()
 
     def text(self, caller: Caller = ANYBODY) -> bytes:
         """An Overview as JSON, with all that the caller may see."""
         shown = [row for name, row in self.groups.items() if caller.sees(name)]
         head = self.head if caller.sees_all else self.outline
-        return b'%b,"groups":[%b]}' % (head, b",".join(shown))
+        hidden = sum(map(caller.sees, self.hidden))
+        return b'%b,"groups_hidden":%d,"groups":[%b]}' % (head, hidden, b",".join(shown))
 
 
 @dataclass(slots=True)
@@ -100,10 +102,11 @@ class Overviews:
             at_ms=self.windows.dependencies.now_ms(),
             health=HealthRow(**health.shown()),
             traffic=self.traffic(),
-            groups_hidden=max(0, len(names) - OVERVIEW_GROUPS_MAX),
+            groups_hidden=0,  # each caller has a number of its own
         )
-        for_some = {"health": HealthRow(**health.outlined()), "groups_hidden": 0}
-        return Snapshot(_opened(head), _opened(head.model_copy(update=for_some)), rows)
+        for_some = {"health": HealthRow(**health.outlined()), "traffic": None}
+        outline = head.model_copy(update=for_some)
+        return Snapshot(_opened(head), _opened(outline), rows, names[OVERVIEW_GROUPS_MAX:])
 
     async def _line(self, group: ShareGroup, lag: GroupLag, portions: Portions) -> GroupLine:
         sums = await self._sum(group.name, portions)
@@ -163,7 +166,7 @@ def flow_row(flow: Flow) -> FlowRow:
 
 
 def _opened(head: OverviewHead) -> bytes:
-    return head.model_dump_json().encode().removesuffix(b"}")
+    return head.model_dump_json(exclude={"groups_hidden"}).encode().removesuffix(b"}")
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ class OverviewHead(OfNodes):
 
     at_ms: int  # the node's clock
     health: HealthRow
-    traffic: TrafficRow
+    traffic: TrafficRow | None  # null: the token is for some groups, and this is of all clients
     groups_hidden: int  # beyond the first of them, by name
     nodes: list[str] = Field(default_factory=list)  # whose figures these are; empty: of this alone
 

@@ -3,16 +3,23 @@
 const SAMPLES_MAX = 150; // five minutes
 
 const COUNTERS = {
-  in: (it) => it.traffic.bytes_from_clients,
-  out: (it) => it.traffic.bytes_to_clients,
-  requests: (it) => sum(Object.values(it.traffic.requests)),
+  in: (it) => trafficOf(it).bytes_from_clients,
+  out: (it) => trafficOf(it).bytes_to_clients,
+  requests: (it) => sum(Object.values(trafficOf(it).requests)),
 };
 const GAUGES = {
-  connections: (it) => it.traffic.connections,
+  connections: (it) => trafficOf(it).connections,
   inFlight: (it) => sum(it.groups.map((group) => group.in_flight)),
   parked: (it) => sum(it.groups.map((group) => group.parked ?? 0)),
   members: (it) => sum(it.groups.map((group) => group.members)),
 };
+
+const NO_TRAFFIC = { bytes_from_clients: 0, bytes_to_clients: 0, connections: 0, requests: {}, answered: {}, waited: {}, bounds_ms: [] };
+
+/** A token for some groups does not see the traffic, which is that of all clients. */
+function trafficOf(overview) {
+  return overview.traffic ?? NO_TRAFFIC;
+}
 
 const LATENCY_SAMPLES = 16; // latency is that of the last half minute
 
@@ -33,7 +40,7 @@ export class History {
     const restarted = others || (before && COUNTERS.in(overview) < COUNTERS.in(before));
     this.before = restarted ? null : before;
     if (restarted) this.answered = [];
-    const { answered, waited } = overview.traffic;
+    const { answered, waited } = trafficOf(overview);
     this.answered.push({ answered, waited });
     if (this.answered.length > LATENCY_SAMPLES) this.answered.shift();
     for (const [name, of] of Object.entries(GAUGES)) this.push(name, of(overview));
@@ -53,7 +60,7 @@ export class History {
     const then = this.answered[0][part][api] ?? [];
     const counts = now.map((count, at) => count - (then[at] ?? 0));
     const wanted = sum(counts) * share;
-    const bounds = this.last.traffic.bounds_ms;
+    const bounds = trafficOf(this.last).bounds_ms;
     let passed = 0;
     for (const [at, count] of counts.entries()) {
       if (count > 0 && passed + count >= wanted) {

@@ -24,7 +24,9 @@ export function stockCommands(app, name, commands) {
 
 function list(app, commands) {
   const answer = app.answers.use(at("/v1/brokers", { limit: 1 }), { everyMs: RARELY_MS });
-  return answered(answer, ({ bootstrap }) =>
+  // A token for some groups is not told the brokers.
+  const known = answer.problem?.status === 403 ? { data: { bootstrap: null } } : answer;
+  return answered(known, ({ bootstrap }) =>
     h(
       "dl",
       { id: ID },

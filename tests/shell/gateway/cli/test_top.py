@@ -61,6 +61,18 @@ def test_top_without_a_terminal_is_one_table() -> None:
     assert shown[5] == ["2", "more", "groups"]
 
 
+def test_top_with_a_token_for_some_groups_shows_no_traffic() -> None:
+    """It is that of all clients."""
+    before, now = (
+        Overview.model_validate(overview(at_ms, accepted) | {"traffic": None})
+        for at_ms, accepted in ((1_000, 0), (3_000, 500))
+    )
+    text = io.StringIO()
+    Console(file=text, width=200).print(frame(now, rates(before, now), "lag", None))
+    assert "250.0" in text.getvalue()
+    assert "connection" not in text.getvalue()
+
+
 def test_top_shows_rates_sorts_and_ends_with_q() -> None:
     looks = [overview(1_000, 0), overview(3_000, 500), overview(3_000, 500)]
     with (

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,10 +16,12 @@ import structlog
 
 from gateway.admin.access import Access
 from gateway.admin.api import OPERATIONS
+from gateway.admin.health import Health
 from gateway.admin.limits import FAILED_LOGINS_PER_ADDRESS_MAX
 from gateway.admin.operation import GROUP as GROUP_PARAMETER
 from gateway.admin.operation import Operation
 from gateway.config.admin import Role
+from gateway.core.cluster.topology import Topic
 from tests.rig.admin_parts import Admin
 from tests.rig.node_parts import GROUP, TOPIC
 from tests.rig.rest_parts import access, served, token
@@ -78,6 +81,9 @@ async def orders_and_payments(guard: Access, **changes: Any) -> AsyncIterator[ht
     admin = Admin()
     async with admin.node as node, served(admin, access=guard, **changes) as client:
         node.log.produce(b"personal", b"b", b"c")
+        known = node.topology
+        secrets = Topic("secrets", b"s" * 16, known.topics[TOPIC].partitions)
+        node.change_topology(replace(known, topics={**known.topics, "secrets": secrets}))
         node.beat()
         node.groups.ensure(OTHER)
         await settle()
@@ -85,10 +91,12 @@ async def orders_and_payments(guard: Access, **changes: Any) -> AsyncIterator[ht
 
 
 def story(
-    tell: Callable[[httpx.AsyncClient], Awaitable[None]], guard: Access | None = None
+    tell: Callable[[httpx.AsyncClient], Awaitable[None]],
+    guard: Access | None = None,
+    **changes: Any,
 ) -> None:
     async def work() -> None:
-        async with orders_and_payments(guard or entries()) as client:
+        async with orders_and_payments(guard or entries(), **changes) as client:
             await tell(client)
 
     run(work())
@@ -180,6 +188,36 @@ def test_a_token_for_some_groups_on_each_route(operation: Operation) -> None:
             assert hidden.status_code == missing.status_code == 404
             assert hidden.json()["title"] == f"no group '{OTHER}'", "as of one that is not there"
             assert (await asked(client, operation, role.value, OTHER)).status_code != 403
+
+    story(tell)
+
+
+def test_a_token_for_some_groups_sees_no_figures_of_others() -> None:
+    async def tell(client: httpx.AsyncClient) -> None:
+        for who, every in (("admin", True), ("admin-of-orders", False)):
+            headers = {"Authorization": f"Bearer {who}"}
+            overview = (await client.get("/v1/overview", headers=headers)).json()
+            assert (overview["traffic"] is not None) is every
+            health = (await client.get("/health", headers=headers)).json()
+            lines = ["redis is away", "so is more"] if every else ["redis"]
+            assert health["reasons"] == overview["health"]["reasons"] == lines
+
+    async def troubled() -> Health:
+        return Health(True, ("redis is away", "so is more"), {}, {"redis": 2, "reading": 0})
+
+    story(tell, health=troubled)
+
+
+def test_a_token_for_some_groups_seeks_in_their_topics_alone() -> None:
+    async def tell(client: httpx.AsyncClient) -> None:
+        for topic, statuses in ((TOPIC, (200, 200)), ("secrets", (200, 404))):
+            for who, status in zip(("operator", "operator-of-orders"), statuses, strict=True):
+                answer = await client.post(
+                    f"/v1/positions/seek?group={GROUP}",
+                    json={"to": "latest", "topic": topic},
+                    headers={"Authorization": f"Bearer {who}"},
+                )
+                assert answer.status_code == status, (topic, who)
 
     story(tell)
 

@@ -73,6 +73,7 @@ def test_what_nodes_do_is_added_and_what_all_know_is_told_once() -> None:
     assert g.catches_up_s == pytest.approx(70 / 6)
     assert h == line("h"), "of a group that one node knows: its own"
     traffic = found.traffic
+    assert traffic is not None
     assert (traffic.connections, traffic.bytes_from_clients) == (8, 200)
     assert (traffic.requests, traffic.answered) == ({"fetch": 14}, {"fetch": [2, 4]})
 
@@ -128,7 +129,9 @@ def test_times_of_other_bounds_are_not_added() -> None:
     other = said()
     other["traffic"] |= {"bounds_ms": [1.0, 2.0], "answered": {"fetch": [1, 1, 1]}}
     traffic = together(said(), other).traffic
+    assert traffic is not None
     assert (traffic.answered, traffic.requests) == ({"fetch": [1, 2]}, {"fetch": 14})
+    assert together(said(traffic=None), said(traffic=None)).traffic is None
 
 
 def columns(topic: str | None, at_ms: list[int], **of: list[Any]) -> dict[str, Any]:

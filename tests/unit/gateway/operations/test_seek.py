@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from gateway.core.cluster.topology import Topic
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import GroupInUse, GroupUnknown, PartitionUnknown
 from gateway.operations.seek import Move, Seeks, SeekTarget, SeekTo
@@ -55,6 +58,25 @@ def test_places(to: SeekTo, value: int, new: int) -> None:
         moves = await seeks.plan(GROUP, SeekTarget(to, value), TOPIC, [0])
         assert told(moves) == [(0, 4, new, None)]
         assert admin.node.window().dispatcher is not None, "nothing was done"
+
+    story(tell)
+
+
+def test_a_plan_may_speak_of_the_groups_own_topics_alone() -> None:
+    """It tells where other logs begin and end."""
+
+    async def tell(admin: Admin, seeks: Seeks) -> None:
+        known = admin.node.topology
+        other = Topic("secrets", b"s" * 16, known.topics[TOPIC].partitions)
+        topics = {**known.topics, "secrets": other}
+        admin.node.change_topology(replace(known, topics=topics))
+        plan = partial(seeks.plan, GROUP, SeekTarget("latest"))
+        assert {move.topic for move in await plan("secrets")} == {"secrets"}
+        own = await plan(own_topics=True)
+        assert await plan(TOPIC, own_topics=True) == own != []
+        for name in ("secrets", "nothing"):
+            with pytest.raises(PartitionUnknown, match=f"there is no topic '{name}'"):
+                await plan(name, own_topics=True)
 
     story(tell)
 

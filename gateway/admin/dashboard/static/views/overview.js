@@ -17,7 +17,7 @@ export function drawOverview(app) {
     h("h1", { class: "hidden" }, "Overview"),
     health(overview),
     tiles(app),
-    h("div", { class: "two" }, worst(app), requests(app)),
+    overview.traffic ? h("div", { class: "two" }, worst(app), requests(app)) : worst(app),
   ];
 }
 
@@ -62,11 +62,15 @@ function tiles(app) {
   return h(
     "section",
     { class: "tiles", "aria-label": "Figures of the node" },
-    tile({ name: "From clients", value: brought, unit, series: history.of("in") }),
-    tile({ name: "To clients", value: taken, unit: unitOut, series: history.of("out") }),
+    overview.traffic && [
+      tile({ name: "From clients", value: brought, unit, series: history.of("in") }),
+      tile({ name: "To clients", value: taken, unit: unitOut, series: history.of("out") }),
+    ],
     tile({ name: "Records settled", value: short(rateOf(groups, "settled")), unit: "/s", note: `${short(rateOf(groups, "produced"))}/s came` }),
-    tile({ name: "Produce, p99", value: timed[0], unit: timed[1], series: history.of("latency") }),
-    tile({ name: "Connections", value: whole(overview.traffic.connections), series: history.of("connections") }),
+    overview.traffic && [
+      tile({ name: "Produce, p99", value: timed[0], unit: timed[1], series: history.of("latency") }),
+      tile({ name: "Connections", value: whole(overview.traffic.connections), series: history.of("connections") }),
+    ],
     tile({ name: "Lag of all groups", value: short(sum(groups.map((it) => it.lag ?? 0))), unit: "records", series: latelyOf(groups) }),
     tile({ name: "In flight", value: short(history.now("inFlight")), unit: "records", series: history.of("inFlight") }),
     tile({

@@ -195,6 +195,8 @@ def test_a_viewer_gets_the_groups_that_are_visible_to_it() -> None:
         some = json.loads(snapshot.text(Caller("some", Role.VIEWER, ("a/*",), keys=False)))
         assert [group["group"] for group in some["groups"]] == ["a/b"]
         assert "a reason" not in json.dumps(some), "it may name other groups"
+        assert some["traffic"] is None, "it is that of all clients"
+        Overview.model_validate(some)
         none = json.loads(snapshot.text(Caller("none", Role.ADMIN, ("z",), keys=False)))
         assert none["groups"] == []
 
@@ -208,6 +210,11 @@ def test_there_is_an_end_to_the_groups_of_a_snapshot() -> None:
         shown = await watched.shown()
         assert len(shown["groups"]) == OVERVIEW_GROUPS_MAX
         assert shown["groups_hidden"] == 5
+        snapshot = await watched.overviews.latest()
+        last = f"g{OVERVIEW_GROUPS_MAX:05}"
+        for globs, hidden in (((last,), 1), (("g00001", last), 1), (("none",), 0)):
+            some = json.loads(snapshot.text(Caller("some", Role.VIEWER, globs, keys=False)))
+            assert some["groups_hidden"] == hidden, "of those that it may see"
 
     story(tell)
 
