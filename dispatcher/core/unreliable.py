@@ -283,7 +283,7 @@ class Unreliable:
 
     # --------------------------------------------------------------------------------------- events
 
-    def handle(self, event: Event) -> Step:
+    def handle(self, event: Event) -> Step:  # noqa: C901 - one case per event
         match event:
             case Acquire():
                 self._acquire(event)

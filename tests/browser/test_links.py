@@ -40,7 +40,11 @@ pytestmark = [pytest.mark.deep, pytest.mark.integration]
 VIEWER, SOME_GROUPS = (f"keyway_{who}-of-the-links" for who in ("viewer", "some"))
 ORDERS, BILLING = "links-orders", "links-billing"
 COPIED: dict[str, int | str] = {
-    **{"copied": 1_200, "skipped": 30, "repeats": 2, "doubts": 1, "left_out": 3},
+    "copied": 1_200,
+    "skipped": 30,
+    "repeats": 2,
+    "doubts": 1,
+    "left_out": 3,
     "last_left_out": "offset 9: Broker: Message size too large",
 }
 TAKEN = "registered there as another schema"
