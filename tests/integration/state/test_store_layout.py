@@ -1,4 +1,6 @@
-"""Windows in a real Redis: one call for many of them, and the layout of before."""
+"""Windows in a real Redis: one call for many of them, what an evicting Redis deletes, and the
+layout of before.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 import redis
 
 from dispatcher.core.model import LeaseId
-from dispatcher.core.steps import CursorMoved, EpochsMoved, LeaseEnded
+from dispatcher.core.steps import AsideSet, Change, CursorMoved, EpochsMoved, LeaseEnded
 from dispatcher.store.base import Counts, WindowKey, Write
 from dispatcher.store.script_calls import WINDOWS_PER_CALL
 from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
@@ -39,6 +41,21 @@ async def test_a_step_that_fails_is_its_own_windows(stores: Stores, admin: redis
     assert [cursors[key] for key in keys] == [
         65_000 if at in broken else 70_000 for at in range(len(keys))
     ]
+
+
+@in_loop
+async def test_records_aside_that_redis_has_evicted_do_not_count_as_settled(
+    stores: Stores, admin: redis.Redis
+) -> None:
+    """All between cursor and front is settled but for them: it is rebuilt from Kafka."""
+    store = stores()
+    fence = await opened(store)
+    aside: list[Change] = [CursorMoved(65_001, 65_400, 2), AsideSet(126, bytes(61) + b"\6")]
+    assert await store.apply([Write(KEY, fence, aside)]) == [None]
+    assert (await store.claim(KEY, "one")).snapshot is not None
+    (name,) = [name for name in admin.scan_iter() if name.endswith(b":aside")]
+    admin.delete(name)  # as allkeys-lru does it
+    assert (await store.claim(KEY, "one")).snapshot is None
 
 
 @in_loop

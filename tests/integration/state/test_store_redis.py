@@ -17,7 +17,6 @@ from hypothesis import given, settings
 
 from dispatcher.core.model import LeaseId, MemberId, Reason, SessionId
 from dispatcher.core.steps import (
-    AsideSet,
     BitsSet,
     Change,
     CursorMoved,
@@ -293,21 +292,6 @@ class TestRedisStore(StoreContract):
             admin.hset(window + (b":leases" if damage == "lease" else b":retries"), "7", b"?")
         await opened(store)
         assert (await store.claim(KEY, "one")).snapshot == FULL
-
-    @in_loop
-    async def test_records_aside_that_redis_has_evicted_do_not_count_as_settled(
-        self, stores: Stores, admin: redis.Redis
-    ) -> None:
-        """All between cursor and front is settled but for them: it is rebuilt from Kafka."""
-        store = stores()
-        fence = await opened(store)
-        aside: list[Change] = [CursorMoved(65_001, 65_400, 2), AsideSet(126, bytes(61) + b"\6")]
-        assert await store.apply([Write(KEY, fence, aside)]) == [None]
-        claimed = await store.claim(KEY, "one")
-        assert claimed.snapshot is not None
-        (name,) = [name for name in admin.scan_iter() if name.endswith(b":aside")]
-        admin.delete(name)  # as allkeys-lru does it
-        assert (await store.claim(KEY, "one")).snapshot is None
 
     @settings(max_examples=150)
     @given(histories)
