@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -16,23 +17,25 @@ from redis.asyncio import Redis
 
 from gateway.config.file import Config
 from gateway.config.listen import ANY_ADDRESS
+from gateway.core.cluster.slots import Slots
 from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.forwarding.rewrite import Address
 from gateway.core.routing.adoption import Adoption
 from gateway.core.routing.coordinators import MovedCoordinators
 from gateway.core.routing.ownership import Endpoints
+from gateway.core.routing.reach import Reach
 from gateway.listen.build import ListenRoom
 from gateway.listen.listening import Listening
 from gateway.listen.server import ConnectionId
 from gateway.part import Part, Trouble
-from gateway.routing.limits import COORDINATOR_MOVED_S
+from gateway.routing.limits import COORDINATOR_MOVED_S, REACHED_S, SILENT_S
 from gateway.routing.lone import LoneNode, refuse_lone
 from gateway.routing.metrics import ADOPTED, NodesCollector
 from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
 from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
 from gateway.routing.shared_topics import SharedTopics
-from gateway.upstream.build import UpstreamRoom
+from gateway.upstream.build import Brokers, UpstreamRoom
 
 log = structlog.get_logger("keyway.nodes")
 
@@ -77,6 +80,7 @@ def build(
         serves=lambda: endpoints_of(listen.server.listening),
         agreed=lambda: agreed_settings(config, str(upstream.cluster.topology.cluster_id)),
         facts=lambda: {**facts, CLOCK_OFF_MS: table.clock_off_ms, **_told(told)},
+        reach=reach_of(upstream.cluster, Slots(config.listen.slots_per_broker), _loop_s),
     )
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)
@@ -156,6 +160,28 @@ def _entering(
     )
     listen.server.on_disconnect(coordinators.closed)
     return enter
+
+
+def reach_of(
+    upstream: Brokers, slots: Slots, clock: Callable[[], float]
+) -> Callable[[], tuple[frozenset[int], frozenset[int]]]:
+    """The virtual brokers whose upstream broker is silent, and is reached."""
+    reach = Reach(SILENT_S, REACHED_S)
+
+    def look() -> tuple[frozenset[int], frozenset[int]]:
+        silent = upstream.silent_brokers()
+        answering = {broker: broker not in silent for broker in upstream.topology.brokers}
+        reach.look(answering, clock())
+        return _virtual(reach.silent), _virtual(reach.reached)
+
+    def _virtual(brokers: frozenset[int]) -> frozenset[int]:
+        return frozenset(virtual for broker in brokers for virtual in slots.all_of(broker))
+
+    return look
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _told(told: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:

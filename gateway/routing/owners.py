@@ -34,6 +34,7 @@ from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable,
 log = structlog.get_logger("keyway.nodes")
 
 _ATTEMPTS_MAX = 5  # each one loses against another node that changed something
+_NONE: frozenset[int] = frozenset()
 
 
 class CannotJoin(Exception):
@@ -120,7 +121,8 @@ class Alone:
 # Long: `Owners`, the orders of operators, and the beat that both are made of.
 class SharedOwners:
     """`serves`: the virtual brokers that this node listens for; `agreed`: what every node must have
-    alike; `facts`: for operators.
+    alike; `facts`: for operators; `reach`: the virtual brokers whose upstream broker is silent, and
+    is reached (gateway/core/routing/reach.py).
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class SharedOwners:
         serves: Callable[[], Mapping[int, Endpoints]],
         agreed: Callable[[], Mapping[str, str]],
         facts: Callable[[], Mapping[str, Any]],
+        reach: Callable[[], tuple[frozenset[int], frozenset[int]]] = lambda: (_NONE, _NONE),
     ) -> None:
         self.node_id = node_id
         self.routing = Routing()
@@ -143,6 +146,7 @@ class SharedOwners:
         self._serves = serves
         self._agreed = agreed
         self._facts = facts
+        self._reach = reach
         self._live: dict[str, Node] = {}
         self._endpoints: dict[int, Endpoints] = {}
         self._joined = False
@@ -363,10 +367,13 @@ class SharedOwners:
         return done
 
     async def _beat(self) -> None:
+        silent, reached = self._reach()
         node = Node(
             id=self.node_id,
             serves=dict(self._serves()) if self._joined else {},
             leaving=self._leaving,
+            silent=silent,
+            reached=reached,
         )
         loop = asyncio.get_running_loop()
         began_s = loop.time()

@@ -68,6 +68,8 @@ class SharedTable:
         description = {
             "serves": {str(broker): dict(at) for broker, at in node.serves.items()},
             "leaving": node.leaving,
+            "silent": sorted(node.silent),
+            "reached": sorted(node.reached),
             "agreed": dict(agreed),
             "facts": dict(facts),
         }
@@ -159,6 +161,9 @@ def _row(name: bytes, row: bytes, now_us: int) -> NodeRow:
             id=name.removeprefix(_NODE).decode(),
             serves={int(broker): _endpoints(at) for broker, at in said["serves"].items()},
             leaving=bool(said["leaving"]),
+            # A node of before 0.3 says nothing of them.
+            silent=frozenset(map(int, said.get("silent", ()))),
+            reached=frozenset(map(int, said.get("reached", ()))),
         ),
         alive_ms=(int(alive_until) - now_us) // 1000,
         agreed={str(key): str(value) for key, value in said["agreed"].items()},

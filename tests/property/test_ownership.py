@@ -53,23 +53,29 @@ def test_nodes_that_serve_some_own_only_those(
             st.sets(st.sampled_from(NAMES)),
             st.frozensets(st.sampled_from(NAMES)),
             st.dictionaries(st.sampled_from(BROKERS), st.sampled_from(NAMES), max_size=3),
+            st.dictionaries(st.sampled_from(NAMES), st.frozensets(st.sampled_from(BROKERS))),
         ),
         max_size=12,
     )
 )
 def test_every_history_of_nodes_comes_to_rest(
-    history: list[tuple[set[str], set[str], frozenset[str], dict[int, str]]],
+    history: list[
+        tuple[set[str], set[str], frozenset[str], dict[int, str], dict[str, frozenset[int]]]
+    ],
 ) -> None:
-    """Each step: the nodes that live, those of them that leave, and what operators order. A live
-    owner keeps what it has until it hands it over; a plan changes nothing that was planned before.
+    """Each step: the nodes that live, those of them that leave, what operators order, and the
+    brokers that nodes do not reach. A live owner keeps what it has until it hands it over; a plan
+    changes nothing that was planned before.
     """
     routing = Routing()
-    for lives, leaves, drained, placed in history:
+    for lives, leaves, drained, placed, silent in history:
         live = {
             name: Node(
                 id=name,
                 serves={number: {"clients": (name, number)} for number in BROKERS},
                 leaving=name in leaves,
+                silent=silent.get(name, frozenset()),
+                reached=frozenset(BROKERS) - silent.get(name, frozenset()),
             )
             for name in lives
         }
@@ -88,7 +94,11 @@ def test_every_history_of_nodes_comes_to_rest(
         if takers:
             assert plan.owners.keys() == set(BROKERS)
             assert set(plan.owners.values()) <= takers
+        able = lives - leaves - drained
+        for broker, owner in plan.owners.items():
+            if owner in able and broker in live[owner].silent:
+                assert all(broker in live[name].silent for name in able), "others reach it"
         for broker, name in placed.items():
-            if name in lives - leaves - drained:
+            if name in able and broker not in live[name].silent:
                 assert plan.owners[broker] == name
         routing = plan

@@ -8,6 +8,9 @@ A virtual broker whose owner is dead, or is none, goes to another node at once. 
 lives moves in two steps: the plan names its next owner, and the present owner makes the move once
 it has let go of its windows (`handed_over`).
 
+A node that does not reach an upstream broker for a while gives up its virtual brokers to one that
+does (reach.py). If nobody does, they stay where they are.
+
 What operators have ordered (orders.py) is content, too. A drained node gets nothing that another
 one can have; silence does not end that, only a restart does. A placed virtual broker stays where it
 was put while that node can own it.
@@ -35,11 +38,15 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A live node, as it describes itself. It can own the virtual brokers that it serves."""
+    """A live node, as it describes itself. It can own the virtual brokers that it serves. `silent`,
+    `reached`: those of them whose upstream broker has not answered it for a while, or has for long.
+    """
 
     id: str
     serves: Mapping[int, Endpoints] = field(default_factory=dict)  # by virtual broker
     leaving: bool = False
+    silent: frozenset[int] = frozenset()
+    reached: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +100,9 @@ def can_own(name: str, routing: Routing, live: Mapping[str, Node]) -> bool:
 
 def _wanted(routing: Routing, live: Mapping[str, Node]) -> dict[int, str]:
     holders = {**routing.owners, **routing.next_owners}
-    serving = {
-        name: node.serves.keys() for name, node in live.items() if can_own(name, routing, live)
-    }
+    able = {name: node for name, node in live.items() if can_own(name, routing, live)}
+    reached = {broker for node in able.values() for broker in node.serves.keys() & node.reached}
+    serving = {name: node.serves.keys() - (node.silent & reached) for name, node in able.items()}
     found = assigned(serving, holders, routing.placed)
     last = {  # Better a drained node than none.
         name: node.serves.keys() - found.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ LISTENS, ADVERTISED = "127.0.0.1", "127.0.0.3"  # the proxies are at the second
 class Nodes:
     """`names`: of the nodes; one that is not started by `running` may be added later. `proxied`:
     clients and Redis are reached through proxies. `sentinels` (they run): their Redis, in place of
-    one of its own.
+    one of its own. `upstreams`: of nodes that find Kafka at other addresses than its own.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class Nodes:
         slots: int = 1,
         admin: Settings | None = None,
         sentinels: SentinelSite | None = None,
+        upstreams: Mapping[str, str] | None = None,
     ) -> None:
         self._sentinels = sentinels
+        self._upstreams = upstreams or {}
         self._admin = admin or {}
         self.kafka = kafka
         self._slots = slots
@@ -62,7 +64,7 @@ class Nodes:
             listen["advertised_host"] = ADVERTISED
         return GatewayProcess(
             directory,
-            self.kafka.bootstrap_servers,
+            self._upstreams.get(name, self.kafka.bootstrap_servers),
             groups=[*GROUPS[:-1], KEPT],
             redis_url=self._sentinels.url if self._sentinels else f"redis://127.0.0.1:{at}/0",
             nodes={"id": name},

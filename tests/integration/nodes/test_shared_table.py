@@ -50,6 +50,8 @@ def test_what_one_node_says_another_reads(on_redis: Callable[[Work], None]) -> N
             id="a",
             serves={1: {"clients": ("a.example", 9201), "tls": ("a.example", 9301)}},
             leaving=True,
+            silent=frozenset({2}),
+            reached=frozenset({1, 3}),
         )
         await a.beat(node, {"format": "1"}, {"admin": "x:1"})
         view = await b.beat(Node(id="b"), {}, {})

@@ -67,6 +67,9 @@ class Cluster:
     def request_refresh(self) -> None:
         asyncio.get_running_loop().call_later(0.1, self.look)
 
+    def silent_brokers(self) -> dict[int, str]:
+        return {}
+
     async def refresh(self, topics: Iterable[str] = ()) -> Topology:  # noqa: ARG002
         await asyncio.sleep(0.001)
         self.look()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from gateway.core.cluster.slots import Slots
+from gateway.core.cluster.topology import Broker, Topology
 from gateway.core.forwarding.rewrite import Address
 from gateway.listen.listening import Listening
-from gateway.routing.build import by_listener, endpoints_of
+from gateway.routing.build import by_listener, endpoints_of, reach_of
+from gateway.routing.limits import REACHED_S
 
 
 def listening(**addresses: dict[int, Address]) -> Listening:
@@ -41,3 +44,15 @@ def test_each_listener_is_told_its_own_addresses() -> None:
         "inside": {1: Address("a", 1), 2: Address("b", 2)},
         "outside": {1: Address("a.example", 11), 2: Address("b.example", 12)},
     }
+
+
+def test_all_slots_of_a_broker_are_silent_with_it() -> None:
+    upstream = SimpleNamespace(
+        topology=Topology(brokers={n: Broker(n, "kafka", n) for n in (1, 2)}),
+        silent_brokers=lambda: {2: "Connection refused"},
+    )
+    now_s = 0.0
+    look = reach_of(cast(Any, upstream), Slots(2), lambda: now_s)
+    assert look() == (frozenset(), frozenset())
+    now_s = REACHED_S
+    assert look() == (frozenset({2, 1_000_002}), frozenset({1, 1_000_001}))

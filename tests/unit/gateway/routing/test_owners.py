@@ -26,6 +26,7 @@ MOVED_S = 1.0  # a few beats
 class Running:
     owners: SharedOwners
     task: asyncio.Task[None]
+    reach: list[frozenset[int]]  # silent, reached
     let_go: list[frozenset[int]] = field(default_factory=list)
     changes: int = 0
 
@@ -41,16 +42,18 @@ class Running:
 async def started(
     shared: Shared, name: str, *, cluster: str = "c", incarnation: str = ""
 ) -> Running:
+    reach: list[frozenset[int]] = [frozenset(), frozenset({1, 2})]
     owners = SharedOwners(
         name,
         TableInMemory(shared, incarnation or name),
         serves=lambda: {broker: {"clients": (name, broker)} for broker in (1, 2)},
         agreed=lambda: {"upstream cluster": cluster},
         facts=dict,
+        reach=lambda: (reach[0], reach[1]),
     )
     await owners.enter()
     await owners.join()
-    node = Running(owners, asyncio.get_running_loop().create_task(owners.run()))
+    node = Running(owners, asyncio.get_running_loop().create_task(owners.run()), reach)
 
     async def let_go(brokers: frozenset[int]) -> None:
         assert all(owners.standing(broker) is Standing.HANDING_OVER for broker in brokers)
@@ -110,6 +113,28 @@ def test_a_dead_node_is_followed_when_its_session_is_over() -> None:
         await asyncio.sleep(2 * MOVED_S)
         assert a.owned() == [1, 2]
         assert not a.let_go[1:], "a dead node lets nothing go"
+
+    story(tell)
+
+
+def test_a_node_that_kafka_does_not_reach_gives_up_what_it_owns_and_gets_it_back() -> None:
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(MOVED_S)
+        b.reach[:] = frozenset({1, 2}), frozenset()
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned(), b.let_go) == ([1, 2], [], [frozenset({2})])
+        b.reach[:] = frozenset(), frozenset({1, 2})
+        await asyncio.sleep(MOVED_S)
+        assert (a.owned(), b.owned()) == ([1], [2])
+        published = shared.publications
+        for node in (a, b):  # Kafka is down: neither is said to reach it before both are silent
+            node.reach[:] = frozenset(), frozenset()
+        await asyncio.sleep(MOVED_S)
+        for node in (a, b):
+            node.reach[:] = frozenset({1, 2}), frozenset()
+            await asyncio.sleep(MOVED_S)
+        assert shared.publications == published, "nothing moves"
 
     story(tell)
 

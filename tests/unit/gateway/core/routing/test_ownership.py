@@ -127,6 +127,40 @@ def test_a_drained_node_owns_what_nobody_else_can() -> None:
     assert planned(alone, alive(A, B)).next_owners == {1: "b", 2: "b", 3: "b"}
 
 
+def test_who_does_not_reach_a_broker_gives_it_to_one_who_does() -> None:
+    cut_off = replace(A, silent=frozenset({1, 3}))
+    reaching = replace(B, reached=frozenset({1, 2, 3}))
+    plan = planned(SPLIT, alive(cut_off, reaching))
+    assert plan.owners == SPLIT.owners, "it lives in Redis: it lets go first"
+    assert plan.next_owners == {1: "b", 2: "a", 3: "b"}, "the second one it reaches"
+    silent = replace(A, silent=frozenset({1, 2, 3}))
+    plan = planned(SPLIT, alive(silent, reaching))
+    after = handed_over(plan, "a", plan.handing_over("a"))
+    assert after.owners == {1: "b", 2: "b", 3: "b"}
+    assert planned(after, alive(silent, reaching)).same_content(after)
+    assert planned(after, alive(A, B)).next_owners, "both reach it: level again"
+
+
+def test_a_broker_that_nobody_reaches_stays() -> None:
+    """It is down, or just back: moves would help nobody."""
+    silent = frozenset({1})
+    for other in (replace(B, silent=silent), B, replace(B, leaving=True, reached=silent)):
+        plan = planned(SPLIT, alive(replace(A, silent=silent), other))
+        assert 1 not in plan.next_owners
+    drained_one = replace(SPLIT, drained=frozenset("b"))
+    plan = planned(drained_one, alive(replace(A, silent=silent), replace(B, reached=silent)))
+    assert 1 not in plan.next_owners
+
+
+def test_an_order_waits_for_a_node_that_does_not_reach_the_broker() -> None:
+    ordered = replace(SPLIT, placed={1: "a"})
+    away = alive(replace(A, silent=frozenset({1})), replace(B, reached=frozenset({1})))
+    plan = planned(ordered, away)
+    assert (plan.next_owners[1], plan.placed) == ("b", {1: "a"})
+    back = planned(handed_over(plan, "a", {1}), alive(A, B))
+    assert back.next_owners[1] == "a"
+
+
 def test_a_placed_broker_moves_alone_and_stays() -> None:
     plan = planned(replace(SPLIT, placed={1: "b"}), alive(A, B))
     assert plan.next_owners == {1: "b"}, "nothing else moves for it"
