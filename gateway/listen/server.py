@@ -25,9 +25,9 @@ from functools import partial
 import structlog
 
 from gateway.core.client_limits.rules import Rule
-from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.cluster.topology import Broker, Topic, Topology
 from gateway.core.forwarding.effects import Rewrite, Rules, Screen, Stops
-from gateway.core.forwarding.metadata_answer import ListedTopic
+from gateway.core.forwarding.metadata_answer import ListedTopic, tell_of_new_partitions
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
 from gateway.core.repartition.hiding import Shown, hide
@@ -99,6 +99,7 @@ class Server:
         self._now_ms = now_ms or _monotonic_ms
         self.bounds = Bounds(self._find, self._now_ms)
         self._brokers: dict[int, Broker] = dict(topology.brokers)
+        self._topics: Mapping[str, Topic] = topology.topics
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
         self._on_drain: list[Callable[[], None]] = []
         self._hides: Shown | None = None
@@ -112,7 +113,8 @@ class Server:
         # The fault of an address that took no connection, and when it is tried again.
         self._away: dict[Address, tuple[str, float]] = {}
         self._next_bootstrap = 0  # index of the bootstrap server that is tried first
-        self.topology_doubted: Callable[[], None] = _nothing  # a broker may be elsewhere now
+        # A broker may be elsewhere now, or a topic have more partitions.
+        self.topology_doubted: Callable[[], None] = _nothing
         self._stopping = False
         self._empty = asyncio.Event()  # no connection is left
         self._empty.set()
@@ -233,7 +235,7 @@ class Server:
 
     def on_topology(self, topology: Topology) -> None:
         """Listeners follow the brokers; connections to one that is gone end when it does."""
-        self._brokers = dict(topology.brokers)
+        self._brokers, self._topics = dict(topology.brokers), topology.topics
         if not self._stopping:
             self.listening.follow(self._virtual_brokers())
 
@@ -254,6 +256,9 @@ class Server:
             if withheld and any(topic.name in withheld for topic in topics):
                 raise Withheld
             self._name_topics(topics)
+            # Whoever writes to a new partition has asked for Metadata before.
+            if tell_of_new_partitions(topics, self._topics):
+                self.topology_doubted()
             for callback in self._on_metadata:
                 callback(connection.id, topics)
         self._know(shown.brokers)

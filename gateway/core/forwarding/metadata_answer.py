@@ -8,12 +8,13 @@ opened first: it is decoded with the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64
 
+from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_response, encode_response
 from gateway.core.wire.decode import STRING_MAX, UUID_SIZE, Reader
 from gateway.core.wire.errors import BadLength, BadText, EncodeError
@@ -45,6 +46,15 @@ class ListedTopic:
         self.operations: Final = operations  # TopicAuthorizedOperations
         self.begin: Final = begin
         self.end: Final = end
+
+
+def tell_of_new_partitions(topics: Iterable[ListedTopic], known: Mapping[str, Topic]) -> bool:
+    """Whether a topic of these has more partitions than one that is known."""
+    for topic in topics:
+        before = None if topic.name is None else known.get(topic.name)
+        if before is not None and topic.partitions > len(before.partitions):
+            return True
+    return False
 
 
 @final

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.core.cluster.topology import Broker, Topology
+from gateway.core.cluster.topology import Broker, PartitionInfo, Topic, Topology
 from gateway.core.wire.apis import ApiKey
 from gateway.listen.counters import Refused
 from gateway.listen.limits import UPSTREAM_PATIENCE_S
@@ -221,6 +221,27 @@ def test_an_answer_that_lags_behind_moves_no_broker() -> None:
             assert len(doubted) == 1, "the topology is looked up"
             await (await gateway.client()).ask(request(METADATA))
         assert len(gateway.upstream.requests) == 2, "where the topology says that it is"
+
+    run(main())
+
+
+def test_an_answer_with_new_partitions_has_them_looked_up() -> None:
+    """The regular look comes half a minute after the last one."""
+
+    async def main() -> None:
+        async with rig() as gateway:
+            doubted: list[None] = []
+            gateway.server.topology_doubted = lambda: doubted.append(None)
+            orders = Topic("orders", bytes(16), {0: PartitionInfo(1, 0)})
+            broker = Broker(1, gateway.upstream.host, gateway.upstream.port)
+            gateway.server.on_topology(Topology(brokers={1: broker}, topics={"orders": orders}))
+            client = await gateway.client()
+            for partitions, looks in ((1, 0), (2, 1)):
+                rows = [{"PartitionIndex": at, "LeaderId": 1} for at in range(partitions)]
+                topic = {"ErrorCode": 0, "Name": "orders", "Partitions": rows}
+                gateway.upstream.on_api(METADATA, answers({"Topics": [topic]}))
+                await client.ask(request(METADATA, 9))
+                assert len(doubted) == looks
 
     run(main())
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.core.forwarding.metadata_answer import MetadataAnswer
+from gateway.core.cluster.topology import PartitionInfo, Topic
+from gateway.core.forwarding.metadata_answer import (
+    ListedTopic,
+    MetadataAnswer,
+    tell_of_new_partitions,
+)
 from gateway.core.wire.apis import APIS, ApiKey
 from gateway.core.wire.codec import decode_response, encode_response
 from gateway.core.wire.errors import WireError
@@ -103,3 +108,21 @@ def test_what_is_cut_off_or_damaged_is_a_wire_error_or_readable(version: int) ->
             MetadataAnswer(version, bytes(damaged), 4).body()
         except WireError:
             continue
+
+
+def test_new_partitions_are_those_of_known_topics() -> None:
+    known = {
+        "two": Topic("two", b"2" * 16, {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)}),
+        "missing": Topic("missing", bytes(16), {}, error=3),
+    }
+
+    def told(name: str | None, partitions: int) -> bool:
+        other = ListedTopic("other", b"o" * 16, 0, 9)
+        listed = ListedTopic(name, b"2" * 16, 0, partitions)
+        return tell_of_new_partitions([other, listed], known)
+
+    assert [told("two", count) for count in (1, 2, 3)] == [False, False, True]
+    assert told("missing", 1)
+    assert not told("missing", 0)
+    assert not told("nobody has looked at it", 7)
+    assert not told(None, 7)
