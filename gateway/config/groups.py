@@ -167,8 +167,8 @@ class GroupSection(Section):
     session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 45_000
     """A member without a heartbeat for this long is evicted."""
     unmatched_wait_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 120_000
-    """Records of a key that no member accepts wait this long for one that accepted it and left.
-    After that, and of a key that none of these accepted, they are skipped. 0: at once.
+    """Records of a key that no member accepts wait this long for one that accepted it and left, and
+    up to 20 s for anybody when the group begins with the topic. Then they are skipped. 0: at once.
     """
     skips_expected: bool = False
     """The key filters leave out keys on purpose: skipped records count as `filtered`, and there is

@@ -6,12 +6,15 @@ import json
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
+from gateway.embedded.redis import EmbeddedRedis
 from tests.rig.clients.order import assert_first_deliveries_in_order, assert_never_backwards
 from tests.rig.clients.share_members import MemberFailed, ShareHost, ShareMember, deliveries_of
 from tests.rig.clients.wire_client import WireClient
@@ -117,6 +120,49 @@ def test_a_declaration_that_cannot_be_read_is_no_member(
         member.poll_some(20)
     refused = [line for line in gateway.log_text().splitlines() if "heartbeat_refused" in line]
     assert any(group in line and "A key filter is empty" in line for line in refused), "and why"
+
+
+def test_members_that_come_back_one_after_the_other_when_redis_and_the_node_are_lost(
+    kafka: KafkaCluster,
+    topic: Topic,
+    fresh_name: Names,
+    tmp_path: Path,
+    librdkafka_host: ShareHost,
+) -> None:
+    """Nobody knows then of the second one, and its keys were skipped before it was back."""
+    name, group = topic(partitions=1), fresh_name("lost")
+    eu, us = "orders-1;keys=eu-*", "orders-2;keys=us-*"
+    with (
+        EmbeddedRedis(tmp_path / "redis") as store,
+        GatewayProcess(
+            tmp_path / "gateway",
+            kafka.bootstrap_servers,
+            groups=[{"match": "*", "auto_offset_reset": "earliest"}],
+            redis_url=store.url,
+        ) as gateway,
+    ):
+        members = [member_of(librdkafka_host, gateway, group, name, one) for one in (eu, us)]
+        joined(gateway, group, members)
+        members[1].close()
+        gateway.kill()
+        with redis.Redis.from_url(store.url) as client:
+            client.flushall()
+        keys = [b"eu-1", b"us-1"] * 10
+        produce(kafka.bootstrap_servers, name, [(key, b"x") for key in keys])
+        gateway.start()
+        members[0].settle("ACCEPT", members[0].poll_count(1, within_s=60))
+        members[1] = member_of(librdkafka_host, gateway, group, name, us)
+        for member in members:
+            member.begin_consume()
+        wait_until(
+            lambda: sum(len(member.deliveries) for member in members) == len(keys),
+            what="all records",
+            deadline_s=60,
+        )
+        for member in members:
+            member.end_consume()
+            member.close()
+    assert keys_of(members[1]) == {US}
 
 
 def swapped(first: str, second: str) -> dict[str, Any]:
