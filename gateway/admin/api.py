@@ -417,6 +417,7 @@ OPERATIONS = (
         FilterPreview,
         body=FilterChange,
         query=(GROUP,),
+        role=Role.OPERATOR,  # it counts keys by pattern, so whoever asks often reads them
     ),
     Operation("GET", "/v1/overview", "The node at a glance: health, traffic, groups.", Overview),
     Operation(

@@ -222,6 +222,23 @@ def test_a_token_for_some_groups_seeks_in_their_topics_alone() -> None:
     story(tell)
 
 
+def test_who_may_not_see_keys_counts_none_by_pattern() -> None:
+    """Glob by glob, a preview spells them."""
+
+    async def tell(client: httpx.AsyncClient) -> None:
+        found = []
+        for who in ("viewer", "operator", "operator-of-orders"):
+            answer = await client.post(
+                f"/v1/filters/preview?group={GROUP}",
+                json={"rules": [{"client_id": "*", "keys": ["pers*"]}]},
+                headers={"Authorization": f"Bearer {who}"},
+            )
+            found.append((answer.status_code, answer.json().get("keys", {}).get("dropped")))
+        assert found == [(403, None), (200, 2), (200, 2)]
+
+    story(tell)
+
+
 def test_every_change_is_in_the_table_above() -> None:
     assert {known.action for known in OPERATIONS if known.action is not None} == set(CHANGES)
 
