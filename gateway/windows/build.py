@@ -27,7 +27,7 @@ from gateway.upstream.build import UpstreamRoom
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
-from gateway.windows.limits import MISSING_TOPIC_MS
+from gateway.windows.limits import GROUPS_NAMED, MISSING_TOPIC_MS
 from gateway.windows.metrics import (
     FlowCollector,
     OutcomeCollector,
@@ -177,7 +177,9 @@ async def look_for_missing_topics(news: WindowNews, request_refresh: Callable[[]
 
 
 def window_troubles(waiting: WaitingWindows, failing: list[str]) -> list[Trouble]:
-    found = [Trouble(f"commits of group {name} fail") for name in failing]
+    found = [Trouble(f"commits of group {name} fail") for name in failing[:GROUPS_NAMED]]
+    if len(failing) > GROUPS_NAMED:
+        found.append(Trouble(f"so do those of {len(failing) - GROUPS_NAMED} more groups"))
     troubled = [window for window in waiting.all() if window.trouble]
     if troubled:
         one = min(troubled, key=lambda window: window.key)

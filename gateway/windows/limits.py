@@ -10,6 +10,7 @@ WINDOWS_TOLD_MS = 10_000  # between two lines of the log about windows that are 
 LOADED_AT_ONCE = 16  # windows; half of the connections to the store
 LOAD_SLOW_S = 1.0  # a load that takes longer waits for somebody who is away
 
+GROUPS_NAMED = 10  # with a trouble, or a warning, in /health; the others are counted
 TOPIC_IDS_REMEMBERED = 10_000  # as text: 200 bytes each
 
 TICKED_AT_ONCE = 500  # windows between two looks at other work: one or two milliseconds

@@ -9,6 +9,7 @@ from typing import Final
 from dispatcher.core.steps import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
+from gateway.windows.limits import GROUPS_NAMED
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
 _LOGGED: Final = frozenset(
@@ -84,14 +85,17 @@ class RecordOutcomes:
         return list(self._counts.items())
 
     def warnings(self) -> list[str]:
-        """Lines of /health."""
+        """Lines of /health; of many groups the first by name, and their number."""
         since_ms = self.log.now_ms() - SKIPPED_TOLD_MS
-        return [
+        groups = sorted([group for group, at_ms in self._skipped_ms.items() if at_ms > since_ms])
+        said = [
             f"group {group!r}: {self._counts[group][Notice.SKIPPED.value]} records were skipped:"
             " no member accepts their keys"
-            for group, at_ms in sorted(self._skipped_ms.items())
-            if at_ms > since_ms
+            for group in groups[:GROUPS_NAMED]
         ]
+        if len(groups) > GROUPS_NAMED:
+            said.append(f"so were records of {len(groups) - GROUPS_NAMED} more groups")
+        return said
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""

@@ -12,6 +12,7 @@ from dispatcher.core.steps import Notice, Noticed
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
+from gateway.windows.limits import GROUPS_NAMED
 from gateway.windows.metrics import OutcomeCollector, WindowCollector
 from gateway.windows.record_outcomes import SKIPPED_TOLD_MS, RecordOutcomes
 from tests.rig.node_parts import GROUP, TOPIC, Node
@@ -84,6 +85,16 @@ def test_records_that_no_member_takes_are_told_for_a_while() -> None:
     outcomes.noticed("g", PLACE, Noticed(Notice.SKIPPED, 1))
     outcomes.forget("g")
     assert outcomes.warnings() == []
+
+
+def test_of_many_groups_with_skipped_records_some_are_named() -> None:
+    """/health and each overview have these lines."""
+    outcomes = RecordOutcomes(GroupLog(lambda: 10_000_000))
+    for at in range(GROUPS_NAMED + 3):
+        outcomes.noticed(f"g{at:02}", PLACE, Noticed(Notice.SKIPPED, 1))
+    *named, more = outcomes.warnings()
+    assert [line.partition(":")[0] for line in named] == [f"group 'g{at:02}'" for at in range(10)]
+    assert more == "so were records of 3 more groups"
 
 
 def test_a_group_that_leaves_out_keys_on_purpose_is_not_told_of() -> None:

@@ -7,6 +7,7 @@ import asyncio
 from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
 from gateway.windows.build import window_troubles
+from gateway.windows.limits import GROUPS_NAMED
 from gateway.windows.waiting_windows import WaitingWindows
 from tests.rig.admin_parts import AdminStore
 from tests.rig.node_parts import GROUP, Node, topology
@@ -64,5 +65,18 @@ def test_one_that_is_held_up_by_one_record_is_a_trouble() -> None:
             assert f"group {GROUP}: " in trouble.text
             assert "at offset 0" in trouble.text
             assert trouble.serving
+
+    run(work())
+
+
+def test_of_many_groups_whose_commits_fail_some_are_named() -> None:
+    """All fail, if the gateway lacks a right."""
+
+    async def work() -> None:
+        async with Node() as node:
+            failing = [f"g{at:02}" for at in range(GROUPS_NAMED + 3)]
+            said = window_troubles(WaitingWindows(node.windows.table), failing)
+            named = [f"commits of group g{at:02} fail" for at in range(GROUPS_NAMED)]
+            assert [one.text for one in said] == [*named, "so do those of 3 more groups"]
 
     run(work())
