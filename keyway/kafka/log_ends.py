@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from keyway.kafka.topics import answered
+from keyway.kafka.topics import answered, described
 
 Partition = tuple[str, int]  # topic, partition
 
@@ -23,6 +23,7 @@ NO_LEADERS = KafkaError._NOENT
 # for that one alone.
 KEPT_SHARE = 1 / 3
 SHORTEST_S = 0.1
+GRACE_S = 1.0  # behind the time that librdkafka was given
 
 
 class LogEnds:
@@ -68,10 +69,11 @@ class LogEnds:
         self, admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], answer_s: float
     ) -> dict[Partition, int | KafkaError]:
         until = time.monotonic() + answer_s
-        try:
-            self._connect(admin, answer_s)
-        except KafkaException as error:
-            return {(tp.topic, tp.partition): error.args[0] for tp in wanted}
+        if not self._is_connected:
+            # A client that looks for leaders before it has a connection looks again only after 3 s.
+            # DescribeCluster waits for a controller, which a broker may not know yet.
+            described(admin, [next(iter(wanted)).topic], answer_s)
+            self._is_connected = True
         asked = admin.list_offsets(
             wanted,
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -80,7 +82,7 @@ class LogEnds:
         found: dict[Partition, int | KafkaError] = {}
         for tp, future in asked.items():
             try:
-                offset = int(answered(future, answer_s).offset)
+                offset = int(answered(future, max(0.0, until + GRACE_S - time.monotonic())).offset)
             except KafkaException as error:
                 found[tp.topic, tp.partition] = error.args[0]
             else:
@@ -88,14 +90,6 @@ class LogEnds:
                 late = KafkaError(KafkaError._TIMED_OUT)
                 found[tp.topic, tp.partition] = late if offset < 0 else offset
         return found
-
-    def _connect(self, admin: AdminClient, answer_s: float) -> None:
-        """A client that looks for leaders before it has a connection looks again only after 3 s.
-        Raises KafkaException.
-        """
-        if not self._is_connected:
-            answered(admin.describe_cluster(request_timeout=answer_s), answer_s)
-            self._is_connected = True
 
 
 def _has_error(found: Mapping[Partition, int | KafkaError]) -> bool:
