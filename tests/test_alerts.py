@@ -23,7 +23,6 @@ from dispatcher.store.memory import MemoryStore
 from gateway.admin.health import HealthCollector, look
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.share.membership import ShareGroup
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.group_log import GroupLog
@@ -36,8 +35,6 @@ from gateway.listen.tls_metrics import TlsCollector
 from gateway.listen.unsent import Unsent
 from gateway.node.event_loop import look_forever, loop_delays
 from gateway.node.redis_state import redis_troubles
-from gateway.operations.lag import Held, Lag
-from gateway.operations.metrics import LagCollector
 from gateway.part import Part, Trouble
 from gateway.reading.build import reading_troubles
 from gateway.reading.metrics import ReaderCollector
@@ -52,6 +49,7 @@ from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.node_parts import GROUP, Node, topology
 from tests.rig.virtual_time import VirtualLoop, now_ms, run, settle
 from tests.test_alerts_of_distribution import STORIES as DISTRIBUTION
+from tests.test_alerts_of_lag import STORIES as LAG
 from tests.test_alerts_of_nodes import STORIES as NODES
 from tests.test_alerts_of_repartitions import STORIES as REPARTITIONS
 
@@ -62,7 +60,8 @@ STORIES = Stories()
 
 
 def test_every_rule_has_its_story() -> None:
-    assert STORIES.keys() | NODES.keys() | DISTRIBUTION.keys() | REPARTITIONS.keys() == RULES.keys()
+    told = STORIES.keys() | LAG.keys() | NODES.keys() | DISTRIBUTION.keys() | REPARTITIONS.keys()
+    assert told == RULES.keys()
 
 
 # ------------------------------------------------------------------------------------------ a node
@@ -291,73 +290,6 @@ async def partitions_fail(watch: Watch) -> None:
 # ------------------------------------------------------------------------------------------ groups
 
 
-@STORIES.of("KeywayLagGrows")
-async def a_group_falls_behind(watch: Watch) -> None:
-    cursor, end = 0, 50_000
-    watch.register(LagCollector(lambda: [Lag("g", PLACE, cursor, end, end - cursor)], list))
-
-    async def before() -> None:
-        nonlocal cursor, end
-        cursor, end = cursor + 1_000, end + produced
-
-    produced, watch.before = 900, before
-    await watch.calm()  # much behind, and catching up
-    produced = 1_100
-    await watch.amiss()
-
-
-@STORIES.of("KeywayGroupStopped")
-async def a_group_has_no_members(watch: Watch) -> None:
-    """On a quiet topic that is nobody's concern."""
-    end, produced = 50, 0
-    group = ShareGroup("g", 1, 1, 1, 1)
-    watch.register(LagCollector(lambda: [Lag("g", PLACE, 0, end, end)], lambda: [group]))
-
-    async def before() -> None:
-        nonlocal end
-        end += produced
-
-    watch.before = before
-    await watch.calm()
-    produced = 1
-    await watch.amiss(15)
-
-
-@STORIES.of("KeywayGroupLate")
-async def the_oldest_record_waits(watch: Watch) -> None:
-    stopped_at: float | None = None
-
-    def lags() -> list[Lag]:
-        age = 2.0 if stopped_at is None else asyncio.get_running_loop().time() - stopped_at
-        return [Lag("g", PLACE, 5, 9, 4, age)]
-
-    watch.register(LagCollector(lags, list))
-    await watch.calm()
-    stopped_at = asyncio.get_running_loop().time()
-    await watch.amiss(12)
-
-
-@STORIES.of("KeywayGroupStands")
-async def a_group_stands(watch: Watch) -> None:
-    """In one of its partitions; the others go on."""
-    cursor, end, read = 0, 10, 5
-    busy = TopicPartition("orders", b"t" * 16, 4)
-
-    def lags() -> list[Lag]:
-        return [Lag("g", PLACE, cursor, end, end - cursor), Lag("g", busy, end - 1, end, 1)]
-
-    watch.register(LagCollector(lags, list))
-
-    async def before() -> None:
-        nonlocal cursor, end
-        cursor, end = cursor + read, end + 5
-
-    watch.before = before
-    await watch.calm()
-    read = 0
-    await watch.amiss()
-
-
 def section(**options: Any) -> GroupSection:
     return GroupSection(auto_offset_reset="earliest", session_timeout_ms=600_000, **options)
 
@@ -388,6 +320,20 @@ async def a_record_is_parked(watch: Watch) -> None:
         await watch.amiss(1)
 
 
+@STORIES.of("KeywayDeadLettersWait")
+async def dead_letters_are_not_taken(watch: Watch) -> None:
+    options = section(rejected=PoisonPolicy.DEAD_LETTER, dead_letter_topic="dead")
+    async with Node(options) as node:
+        node.log.produce(b"a")
+        beating(watch, node)
+        await watch.calm()
+        assert node.window().acquire(Acquire(M1, S1, 9, now_ms())) is not None
+        node.dead_letters.outcomes = [False] * 1_000
+        reject = bytes([AckType.REJECT.value])
+        await node.window().ask(Acknowledge(M1, S1, [(0, 0, reject)], now_ms()))
+        await watch.amiss(12)
+
+
 @STORIES.of("KeywaySpanFull")
 async def one_record_holds_the_span(watch: Watch) -> None:
     async with Node(section(span_max=4, held_max=0)) as node:
@@ -411,20 +357,6 @@ async def many_records_wait_behind_a_parked_one(watch: Watch) -> None:
         node.log.produce(*[b"a"] * 20)
         await settle()
         await watch.amiss(2)
-
-
-@STORIES.of("KeywayTransactionHangs")
-async def a_transaction_is_never_ended(watch: Watch) -> None:
-    begun_s: float | None = None
-
-    def lags() -> list[Lag]:
-        held = None if begun_s is None else Held(5, asyncio.get_running_loop().time() - begun_s)
-        return [Lag("g", PLACE, 5, 9, 4, 1.0, held=held)]
-
-    watch.register(LagCollector(lags, list))
-    await watch.calm()
-    begun_s = asyncio.get_running_loop().time()
-    await watch.amiss(6)
 
 
 @STORIES.of("KeywayWindowsWaiting")

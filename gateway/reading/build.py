@@ -39,6 +39,7 @@ def build(
             TopicCollector(reader.records.read_by_topic, delivered),
         ),
         troubles=troubles,
+        warnings=dead_letters.warnings,
         background=(reader.run,),
         stop=dead_letters.close,
     )

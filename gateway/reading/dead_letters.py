@@ -31,6 +31,9 @@ from gateway.reading.limits import (
     DEAD_LETTER_PART_BYTES_MAX,
     DEAD_LETTER_PARTS_MAX,
     DEAD_LETTERS_AT_ONCE,
+    FAILED_GROUPS_MAX,
+    LETTERS_NAMED,
+    LETTERS_TOLD_MS,
 )
 from gateway.reading.queue_letters import write_to_queue
 from gateway.reading.read_records import NO_BYTES_MAX, ReadRecords
@@ -91,10 +94,28 @@ class DeadLetters:
         self._slots = list(range(DEAD_LETTER_PARTS_MAX))  # of parts that are not under way
         self._closed = False
         self._troubles: dict[str, str] = {}  # by topic that did not take its last letters
+        # The last failure of each group, and when: by group and topic, the latest last.
+        self._failed: dict[tuple[str, str], tuple[str, int]] = {}
 
     def trouble(self, origin: str, topic: str) -> str | None:
         """Why the last letters from `origin` for `topic` were not written; None if they were."""
         return OWN_TOPIC if origin == topic else self._troubles.get(topic)
+
+    def warnings(self) -> list[str]:
+        """Lines of /health: the groups whose letters are tried again and again; of many, the first
+        by name and their number.
+        """
+        since_ms = self._now_ms() - LETTERS_TOLD_MS
+        failed = {place: why for place, (why, at_ms) in self._failed.items() if at_ms > since_ms}
+        places = sorted(failed)
+        said = [
+            f"group {group!r}: dead letters to topic {topic!r} are not written, and their keys"
+            f" wait: {failed[group, topic]}"
+            for group, topic in places[:LETTERS_NAMED]
+        ]
+        if len(places) > LETTERS_NAMED:
+            said.append(f"nor are those of {len(places) - LETTERS_NAMED} more groups")
+        return said
 
     async def write_offsets(
         self,
@@ -179,7 +200,7 @@ class DeadLetters:
         if failures:
             self._not_written(group, queue.topic, len(failures), failures[0])
         else:
-            self._troubles.pop(queue.topic, None)
+            self._written(group, queue.topic)
         return [reason is None for reason in outcomes]
 
     async def _write_part(
@@ -262,14 +283,22 @@ class DeadLetters:
             # every later one of that partition is out of order.
             await self._drop(producer)
         else:
-            self._troubles.pop(topic, None)
+            self._written(group, topic)
         return [reason is None for reason in outcomes]
 
     def _not_written(self, group: str, topic: str, count: int, reason: str) -> None:
         self._troubles[topic] = reason
         self._note(group, topic, count, reason)
 
+    def _written(self, group: str, topic: str) -> None:
+        self._troubles.pop(topic, None)
+        self._failed.pop((group, topic), None)
+
     def _note(self, group: str, topic: str, count: int, reason: str) -> None:
+        self._failed.pop((group, topic), None)
+        self._failed[group, topic] = reason, self._now_ms()
+        if len(self._failed) > FAILED_GROUPS_MAX:
+            del self._failed[next(iter(self._failed))]
         self._group_log.note(group, "dead_letters_not_written", count, topic=topic, reason=reason)
 
     async def _started(self) -> LetterProducer:

@@ -32,6 +32,11 @@ DEAD_LETTER_PART_BYTES_MAX = 8 * 1024 * 1024
 DEAD_LETTER_PARTS_MAX = 4  # at once, of all partitions; the others wait
 DEAD_LETTER_BYTES_MAX = 100 * 1024 * 1024  # the broker decides about the size, not we
 QUEUE_ANSWER_MS_MAX = 20_000  # to a write: the broker gives up before, and says so
+# A failure of dead letters is told in /health for so long: they are tried again after a minute or
+# less (backoff_max_ms of the group), and who waits longer is told with the next failure.
+LETTERS_TOLD_MS = 180_000
+LETTERS_NAMED = 10  # groups in /health; the others are counted
+FAILED_GROUPS_MAX = 1_000  # whose last failure is kept
 PRODUCER_START_S_MAX = 30.0  # a broker that does not answer takes 15 s of it
 PRODUCER_STOP_S_MAX = 5.0  # half of STOP_S_MAX: the commit comes before it
 PRODUCER_GIVE_UP_S_MAX = 1.0  # until its tasks have ended, and then its connections

@@ -14,8 +14,14 @@ from gateway.core.reading.cache import RecordsGone, RecordsReplaced, Source
 from gateway.core.share.dead_letter_queue import ENABLED, DeadLetterQueue
 from gateway.core.wire.records import Record, build
 from gateway.group_log import GroupLog
-from gateway.reading.dead_letters import DeadLetters
-from gateway.reading.limits import DEAD_LETTER_PARTS_MAX, DEAD_LETTERS_AT_ONCE
+from gateway.reading.dead_letters import OWN_TOPIC, DeadLetters
+from gateway.reading.limits import (
+    DEAD_LETTER_PARTS_MAX,
+    DEAD_LETTERS_AT_ONCE,
+    FAILED_GROUPS_MAX,
+    LETTERS_NAMED,
+    LETTERS_TOLD_MS,
+)
 from gateway.upstream.errors import Unreachable, UpstreamError
 from tests.rig.dead_letter_queue import QUEUE, QueueKafka
 from tests.rig.virtual_time import run, settle
@@ -91,11 +97,15 @@ def test_what_is_not_written_is_held_and_told_until_it_is() -> None:
     durable, letters = write(kafka, Log(), [0], copies=False)
     assert durable == [False]
     assert ENABLED in str(letters.trouble("orders", QUEUE))
+    (line,) = letters.warnings()
+    assert line.startswith(f"group 'g': dead letters to topic {QUEUE!r} are not written, ")
+    assert ENABLED in line
     kafka.topic[ENABLED] = "true"
     effect = WriteDeadLetters([0], [1], [Reason.REJECTED], [M])
     queue = DeadLetterQueue(QUEUE, copies=False)
     assert asyncio.run(letters.write_offsets("g", ORDERS, QUEUE, effect, queue)) == [True]
     assert letters.trouble("orders", QUEUE) is None
+    assert letters.warnings() == []
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -133,3 +143,23 @@ def test_writes_that_are_under_way_have_a_connection_each() -> None:
         assert len(kafka.written) == DEAD_LETTER_PARTS_MAX + 2
 
     run(work())
+
+
+def test_failures_are_told_while_they_last_and_of_many_groups_some_are_named() -> None:
+    now = [1_000]
+    letters = DeadLetters(cast(Any, None), cast(Any, Log()), GroupLog(lambda: 0), lambda: now[0])
+    effect = WriteDeadLetters([0], [1], [Reason.REJECTED], [M])
+
+    async def fail(count: int) -> None:
+        for at in range(count):
+            await letters.write_offsets(f"g{at:04}", ORDERS, ORDERS.tp.topic, effect)
+
+    asyncio.run(fail(LETTERS_NAMED + 3))
+    *named, more = letters.warnings()
+    assert [line.partition(":")[0] for line in named] == [f"group 'g{at:04}'" for at in range(10)]
+    assert named[0].endswith(f": {OWN_TOPIC}")
+    assert more == "nor are those of 3 more groups"
+    now[0] += LETTERS_TOLD_MS
+    assert letters.warnings() == [], "nobody has tried since"
+    asyncio.run(fail(FAILED_GROUPS_MAX + 1))
+    assert letters.warnings()[-1] == f"nor are those of {FAILED_GROUPS_MAX - 10} more groups"
