@@ -70,8 +70,9 @@ class LogEnds:
     ) -> dict[Partition, int | KafkaError]:
         until = time.monotonic() + answer_s
         if not self._is_connected:
-            # A client that looks for leaders before it has a connection looks again only after 3 s.
-            # DescribeCluster waits for a controller, which a broker may not know yet.
+            # A client that looks for leaders before it has a connection may look again only after
+            # 3 s (four of 25 did). DescribeCluster waits for a controller, which a broker may not
+            # know yet.
             described(admin, [next(iter(wanted)).topic], answer_s)
             self._is_connected = True
         asked = admin.list_offsets(
