@@ -54,6 +54,7 @@ from dispatcher.core.steps import (
     Step,
     WriteDeadLetters,
 )
+from dispatcher.core.stored.times import brought_near
 from dispatcher.store.base import WindowKey
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
@@ -383,12 +384,13 @@ class Window:
         # They may have changed while the store was asked, and nobody tells a window on its way.
         self.section = self._dependencies.settings.of(self.key.group)
         self.source = source_of(self.section, self.partition)
-        snapshot = loaded.snapshot
+        policy, now_ms = self.section.policy(), self._dependencies.now_ms()
+        snapshot = brought_near(loaded.snapshot, policy, now_ms)
         commands = self.life.loaded(
-            self.section.policy(),
+            policy,
             snapshot,
             self._members(),
-            self._dependencies.now_ms(),
+            now_ms,
             fence=loaded.fence,
             origin=loaded.origin,
             settled_ms=loaded.settled_ms,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from dispatcher.core.epochs import NOT_KNOWN
-from dispatcher.core.model import Acknowledge, AckType, PoisonPolicy
+from dispatcher.core.model import Acknowledge, AckType, Acquire, PoisonPolicy
 from dispatcher.core.steps import RetryState, Snapshot
 from dispatcher.store.base import StoreError
 from gateway.config.groups import GroupSection
@@ -24,6 +24,7 @@ from tests.rig.virtual_time import now_ms, run, settle, until
 from tests.unit.gateway.windows.test_window import M1, S1, accept, acquire, story
 
 KEYS = [b"key-%d" % at for at in range(8)]
+BACKOFF_S = 20  # within the lock: the member counts as at work
 
 
 async def reloaded(node: Node) -> None:
@@ -42,6 +43,20 @@ async def worked(node: Node, *offsets: int) -> None:
 def origin_committed(commits: ScriptedCommits) -> int:
     committed = commits.committed[GROUP, 0]
     return read(committed.offset, committed.metadata)[1]
+
+
+def test_a_node_whose_clock_was_ahead_has_held_up_no_key_for_as_long() -> None:
+    async def tell(node: Node) -> None:
+        await worked(node, *range(1, 8))
+        await node.window().ask(accept(0, kind=AckType.RELEASE))
+        stored = node.store.windows[node.window().key]
+        stored.retries[0] = replace(stored.retries[0], due_ms=now_ms() + 3_600_000)
+        await reloaded(node)
+        assert node.window().acquire(Acquire(M1, S1, 100, now_ms())) is None, "it still waits"
+        await asyncio.sleep(BACKOFF_S + 1)
+        assert acquire(node.window()).offsets == [0]
+
+    story(tell, GroupSection(auto_offset_reset="earliest", backoff_max_ms=BACKOFF_S * 1000), *KEYS)
 
 
 def test_a_store_that_fell_behind_learns_from_the_commit_what_is_settled() -> None:
