@@ -18,6 +18,10 @@ HAND_OVER_S_MAX = 2.0
 # answers of a host that is down (60 s by default) before it asks again.
 COORDINATOR_MOVED_S = 300.0
 
+# All nodes notice within this that a broker of Kafka has gone or come. Nodes that listen for
+# different brokers for longer do so on purpose.
+BROKERS_SEEN_S_MAX = 5.0
+
 # A broker of Kafka that does not answer a node for so long, and another node for which it does: the
 # other one gets its virtual brokers. Two questions without an answer take 5 s (PING_MS).
 SILENT_S = 10.0

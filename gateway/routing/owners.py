@@ -27,7 +27,7 @@ from gateway.core.routing.ownership import (
     moved,
     planned,
 )
-from gateway.routing.limits import BEAT_MS, HAND_OVER_S_MAX, SESSION_MS
+from gateway.routing.limits import BEAT_MS, BROKERS_SEEN_S_MAX, HAND_OVER_S_MAX, SESSION_MS
 from gateway.routing.lost_cancel import cancelled
 from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable, SharedTable
 
@@ -153,6 +153,7 @@ class SharedOwners:
         self._leaving = False
         self._certain_until_s = 0.0  # the others count this node as alive for longer
         self._doubts_until_s = 0.0  # Redis was away: silence of others is no death before this
+        self._agreed_s = 0.0  # when the nodes last listened for the same brokers
         self._beating = asyncio.Lock()
         self._look = asyncio.Event()
         self._on_change: list[Callable[[], None]] = []
@@ -342,12 +343,23 @@ class SharedOwners:
         """
         await self._beat()
         wanted = planned(self.routing, self._live)
-        if not wanted.same_content(self.routing):
+        if self._agree_on_brokers() and not wanted.same_content(self.routing):
             await self._publish(wanted)
         moving = self.routing.handing_over(self.node_id)
         if moving and not self._leaving:
             await self._let_go(moving)
             await self._publish(handed_over(self.routing, self.node_id, moving))
+
+    def _agree_on_brokers(self) -> bool:
+        """False while one node has noticed that a broker of Kafka has gone or come, and another has
+        not: a plan of that moment would move healthy brokers there and back.
+        """
+        now_s = asyncio.get_running_loop().time()
+        served = {frozenset(node.serves) for node in self._live.values() if node.serves}
+        if len(served) <= 1:
+            self._agreed_s = now_s
+            return True
+        return now_s - self._agreed_s >= BROKERS_SEEN_S_MAX
 
     async def _publish(self, content: Routing) -> None:
         await self._store(content)

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.core.routing.orders import NobodyElse
 from gateway.core.routing.ownership import Standing
-from gateway.routing.limits import SESSION_MS
+from gateway.routing.limits import BROKERS_SEEN_S_MAX, SESSION_MS
 from gateway.routing.owners import CannotJoin, SharedOwners
 from gateway.routing.shared_table import RoutingUnavailable
 from tests.rig.table_in_memory import Shared, TableInMemory
@@ -27,6 +27,7 @@ class Running:
     owners: SharedOwners
     task: asyncio.Task[None]
     reach: list[frozenset[int]]  # silent, reached
+    serves: set[int]
     let_go: list[frozenset[int]] = field(default_factory=list)
     changes: int = 0
 
@@ -43,17 +44,18 @@ async def started(
     shared: Shared, name: str, *, cluster: str = "c", incarnation: str = ""
 ) -> Running:
     reach: list[frozenset[int]] = [frozenset(), frozenset({1, 2})]
+    serves = {1, 2}
     owners = SharedOwners(
         name,
         TableInMemory(shared, incarnation or name),
-        serves=lambda: {broker: {"clients": (name, broker)} for broker in (1, 2)},
+        serves=lambda: {broker: {"clients": (name, broker)} for broker in sorted(serves)},
         agreed=lambda: {"upstream cluster": cluster},
         facts=dict,
         reach=lambda: (reach[0], reach[1]),
     )
     await owners.enter()
     await owners.join()
-    node = Running(owners, asyncio.get_running_loop().create_task(owners.run()), reach)
+    node = Running(owners, asyncio.get_running_loop().create_task(owners.run()), reach, serves)
 
     async def let_go(brokers: frozenset[int]) -> None:
         assert all(owners.standing(broker) is Standing.HANDING_OVER for broker in brokers)
@@ -135,6 +137,25 @@ def test_a_node_that_kafka_does_not_reach_gives_up_what_it_owns_and_gets_it_back
             node.reach[:] = frozenset({1, 2}), frozenset()
             await asyncio.sleep(MOVED_S)
         assert shared.publications == published, "nothing moves"
+
+    story(tell)
+
+
+def test_a_broker_of_kafka_that_goes_and_comes_moves_no_other() -> None:
+    """One node notices it two seconds before the other."""
+
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        await asyncio.sleep(2 * MOVED_S)
+        for change in (set.discard, set.add):
+            for node in (b, a):
+                change(node.serves, 2)
+                await asyncio.sleep(2 * MOVED_S)
+        assert (a.owned(), b.owned()) == ([1], [2])
+        assert (a.let_go[1:], b.let_go) == ([], [])
+        b.serves.discard(2)  # on purpose
+        await asyncio.sleep(BROKERS_SEEN_S_MAX + MOVED_S)
+        assert (a.owned(), b.owned()) == ([2], [1])
 
     story(tell)
 
