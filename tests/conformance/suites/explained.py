@@ -19,6 +19,12 @@ EXPLAINED = (
         "it asks any of three brokers whether the topic is gone, at once: one that has not heard of"
         " it yet still names it, with Keyway and without",
     ),
+    Explained(
+        "aiokafka",
+        "*::test_*concurrent_send_on_*connection*",
+        "it asks one of three brokers, at random, for a partition that another one may lead: with"
+        " Keyway and without",
+    ),
     *(
         Explained("confluent-kafka-python", f"*::test_*{name}", reason)
         for name, reason in _OF_CONFLUENT.items()
