@@ -17,6 +17,7 @@ from gateway.operations.lag import Lags
 from gateway.operations.lag_sums import LagSum
 from gateway.operations.limits import HISTORIES_MAX, STOPPED_GROUPS_NAMED, STOPPED_MS
 from gateway.operations.portions import Portions
+from gateway.part import first_named
 from gateway.windows.record_flow import RecordFlow
 
 WHOLE = ""  # in place of a topic: of the whole group
@@ -54,13 +55,11 @@ class GroupHistories:
     def warnings(self) -> list[str]:
         """A line for each group that stands still; of many, the first by name and their number."""
         names = sorted(name for name, topic in self._of if topic == WHOLE and self.stopped(name))
-        said = [
+        lines = (
             f"group {name} has no member, and its lag grows: {self.of(name)[-1].lag} records"
-            for name in names[:STOPPED_GROUPS_NAMED]
-        ]
-        if len(names) > STOPPED_GROUPS_NAMED:
-            said.append(f"so do {len(names) - STOPPED_GROUPS_NAMED} more groups")
-        return said
+            for name in names
+        )
+        return first_named(lines, len(names), STOPPED_GROUPS_NAMED, "so do {} more groups")
 
     async def sample(self, portions: Portions) -> None:
         at_ms = self.now_ms()

@@ -55,6 +55,7 @@ from gateway.operations.limits import (
 from gateway.operations.log_ends import LogEnds
 from gateway.operations.oldest_records import CursorPosition, OldestRecords
 from gateway.operations.portions import Portions
+from gateway.part import first_named
 from gateway.upstream.cluster import READ_UNCOMMITTED
 from gateway.upstream.errors import UpstreamError
 
@@ -301,15 +302,14 @@ class Lags:
             reason = self._failed or "a look takes so long"
             said.append(f"the lag of groups may be {old_ms // 1000} s old: {reason}")
         held = sorted(self._ends.all_held())
-        said += [
+        lines = (
             f"{tp.topic}-{tp.partition} waits for an open transaction at offset {begun.begins}, for"
             f" {(now_ms - begun.since_ms) // 1000} s or longer:"
             f" {begun.high_watermark - begun.begins} offsets are behind it"
-            for (tp, _), begun in held[:TRANSACTIONS_NAMED]
-        ]
-        if len(held) > TRANSACTIONS_NAMED:
-            said.append(f"so do {len(held) - TRANSACTIONS_NAMED} more partitions")
-        return said
+            for (tp, _), begun in held
+        )
+        others = "so do {} more partitions"
+        return said + first_named(lines, len(held), TRANSACTIONS_NAMED, others)
 
     # --------------------------------------------------------------------------------------- inside
 

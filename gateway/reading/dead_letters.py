@@ -27,6 +27,7 @@ from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
+from gateway.part import first_named
 from gateway.reading.limits import (
     DEAD_LETTER_PART_BYTES_MAX,
     DEAD_LETTER_PARTS_MAX,
@@ -108,14 +109,12 @@ class DeadLetters:
         since_ms = self._now_ms() - LETTERS_TOLD_MS
         failed = {place: why for place, (why, at_ms) in self._failed.items() if at_ms > since_ms}
         places = sorted(failed)
-        said = [
+        lines = (
             f"group {group!r}: dead letters to topic {topic!r} are not written, and their keys"
             f" wait: {failed[group, topic]}"
-            for group, topic in places[:LETTERS_NAMED]
-        ]
-        if len(places) > LETTERS_NAMED:
-            said.append(f"nor are those of {len(places) - LETTERS_NAMED} more groups")
-        return said
+            for group, topic in places
+        )
+        return first_named(lines, len(places), LETTERS_NAMED, "nor are those of {} more groups")
 
     async def write_offsets(
         self,

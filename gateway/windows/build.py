@@ -20,7 +20,7 @@ from gateway.core.repartition.holds import Holds
 from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
-from gateway.part import Part, Trouble
+from gateway.part import Part, Trouble, first_named
 from gateway.reading.build import ReadingRoom
 from gateway.routing.owners import Owners
 from gateway.upstream.build import UpstreamRoom
@@ -177,9 +177,9 @@ async def look_for_missing_topics(news: WindowNews, request_refresh: Callable[[]
 
 
 def window_troubles(waiting: WaitingWindows, failing: list[str]) -> list[Trouble]:
-    found = [Trouble(f"commits of group {name} fail") for name in failing[:GROUPS_NAMED]]
-    if len(failing) > GROUPS_NAMED:
-        found.append(Trouble(f"so do those of {len(failing) - GROUPS_NAMED} more groups"))
+    lines = (f"commits of group {name} fail" for name in failing)
+    others = "so do those of {} more groups"
+    found = [*map(Trouble, first_named(lines, len(failing), GROUPS_NAMED, others))]
     troubled = [window for window in waiting.all() if window.trouble]
     if troubled:
         one = min(troubled, key=lambda window: window.key)

@@ -9,6 +9,7 @@ from typing import Final
 from dispatcher.core.steps import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
+from gateway.part import first_named
 from gateway.windows.limits import GROUPS_NAMED
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
@@ -88,14 +89,13 @@ class RecordOutcomes:
         """Lines of /health; of many groups the first by name, and their number."""
         since_ms = self.log.now_ms() - SKIPPED_TOLD_MS
         groups = sorted([group for group, at_ms in self._skipped_ms.items() if at_ms > since_ms])
-        said = [
+        lines = (
             f"group {group!r}: {self._counts[group][Notice.SKIPPED.value]} records were skipped:"
             " no member accepts their keys"
-            for group in groups[:GROUPS_NAMED]
-        ]
-        if len(groups) > GROUPS_NAMED:
-            said.append(f"so were records of {len(groups) - GROUPS_NAMED} more groups")
-        return said
+            for group in groups
+        )
+        others = "so were records of {} more groups"
+        return first_named(lines, len(groups), GROUPS_NAMED, others)
 
     def forget(self, group: str) -> None:
         """Removes the series of a group that is gone."""
