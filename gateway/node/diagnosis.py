@@ -96,10 +96,6 @@ class Redis:
     role: str = "master"
     closed: str = ""
 
-    @property
-    def evicts(self) -> bool:
-        return self.max_bytes > 0 and self.eviction != "noeviction"
-
 
 def ok(check: str, found: str) -> Finding:
     return Finding(check, Status.OK, found)
@@ -288,13 +284,18 @@ def of_redis(redis: Redis) -> Iterator[Finding]:
         yield ok("clock", f"{off:.1f} s beside the clock of Redis; brokers tell theirs to nobody")
 
 
+def evicts(max_bytes: int, policy: str) -> bool:
+    """Whether Redis deletes keys on its own where it needs room (maxmemory-policy)."""
+    return max_bytes > 0 and policy != "noeviction"
+
+
 def _answering(redis: Redis) -> Iterator[Finding]:
     found = f"Redis {redis.version} answers in {redis.round_trip_s * 1000:.1f} ms"
     if redis.round_trip_s > ROUND_TRIP_S_WANTED:
         yield warning("Redis", found, "move it nearer: every record waits for two round trips")
     else:
         yield ok("Redis", found)
-    if redis.evicts:
+    if evicts(redis.max_bytes, redis.eviction):
         yield fault(
             "Redis",
             f"maxmemory-policy is {redis.eviction}: leases and settled records may be evicted",

@@ -19,6 +19,7 @@ from gateway.config.file import ConfigError
 from gateway.config.state import StateSection
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.embedded.redis_watch import RedisWatch
+from gateway.node.diagnosis import evicts
 from gateway.node.limits import EVICTION_LOOK_S, HEALTH_STORE_S_MAX, PRIMARY_LOOK_S
 from gateway.part import Part, Trouble
 
@@ -70,11 +71,12 @@ class Eviction:
     async def look(self) -> None:
         """Raises RedisError, OSError."""
         told = await self._redis.info("memory")
-        evicts = int(told.get("maxmemory", 0)) > 0
-        policy = str(told.get("maxmemory_policy", "noeviction")) if evicts else "noeviction"
-        before, self.policy = self.policy, "" if policy == "noeviction" else policy
-        if self.policy and self.policy != before:
-            log.warning("redis_evicts", policy=policy)
+        policy = str(told.get("maxmemory_policy", "noeviction"))
+        before, self.policy = self.policy, ""
+        if evicts(int(told.get("maxmemory", 0)), policy):
+            self.policy = policy
+            if policy != before:
+                log.warning("redis_evicts", policy=policy)
 
 
 @contextmanager
