@@ -375,8 +375,8 @@ class Window:
         for wanted in (True, False, None):
             offsets = [o for o, ok in zip(effect.offsets, durable, strict=True) if ok is wanted]
             if offsets:
-                gone = wanted is None
-                self.post(DeadLettered(offsets, gone or wanted is True, now_ms, gone=gone))
+                durably, gone = wanted is not False, wanted is None
+                self.post(DeadLettered(offsets, durable=durably, now_ms=now_ms, gone=gone))
 
     # ------------------------------------------------------------------------------- life and death
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dispatcher.core.model import Policy
-from dispatcher.core.steps import LeaseState, RetryNoted, RetryState, Snapshot
+from dispatcher.core.steps import RetryState, Snapshot
 
 _TIMED = (RetryState.WAITING, RetryState.DEAD_LETTER)
 
@@ -16,19 +16,13 @@ def brought_near(snapshot: Snapshot, policy: Policy, now_ms: int) -> Snapshot:
     """No lease ends, and no record waits, later than if that had been written now."""
     lock_ms, wait_ms = now_ms + policy.lock_duration_ms, now_ms + policy.backoff_max_ms
     leases = [
-        lease
-        if lease.deadline_ms <= lock_ms
-        else LeaseState(lease.lease_id, lease.member_id, lease.session_id, lock_ms, lease.offsets)
+        lease if lease.deadline_ms <= lock_ms else replace(lease, deadline_ms=lock_ms)
         for lease in snapshot.leases
     ]
     retries = [
-        _due(retry, wait_ms) if retry.state in _TIMED and retry.due_ms > wait_ms else retry
+        retry
+        if retry.state not in _TIMED or retry.due_ms <= wait_ms
+        else replace(retry, due_ms=wait_ms)
         for retry in snapshot.retries
     ]
     return replace(snapshot, leases=leases, retries=retries)
-
-
-def _due(retry: RetryNoted, due_ms: int) -> RetryNoted:
-    return RetryNoted(
-        retry.offset, retry.deliveries, due_ms, retry.state, retry.reason, retry.member_id
-    )
