@@ -19,6 +19,12 @@ from tests.rig.store_contract import FULL, KEY, Stores, in_loop, opened
 pytestmark = pytest.mark.integration
 
 
+def _key(admin: redis.Redis, end: bytes) -> bytes:
+    """The only key that ends so."""
+    (name,) = [name for name in admin.scan_iter() if name.endswith(end)]
+    return bytes(name)
+
+
 @in_loop
 async def test_a_step_that_fails_is_its_own_windows(stores: Stores, admin: redis.Redis) -> None:
     """Of more windows than one call of the script takes."""
@@ -53,8 +59,7 @@ async def test_records_aside_that_redis_has_evicted_do_not_count_as_settled(
     aside: list[Change] = [CursorMoved(65_001, 65_400, 2), AsideSet(126, bytes(61) + b"\6")]
     assert await store.apply([Write(KEY, fence, aside)]) == [None]
     assert (await store.claim(KEY, "one")).snapshot is not None
-    (name,) = [name for name in admin.scan_iter() if name.endswith(b":aside")]
-    admin.delete(name)  # as allkeys-lru does it
+    admin.delete(_key(admin, b":aside"))  # as allkeys-lru does it
     assert (await store.claim(KEY, "one")).snapshot is None
 
 
@@ -63,7 +68,7 @@ async def test_a_state_without_an_epoch(stores: Stores, admin: redis.Redis) -> N
     """As a node of 0.2 writes it, also after one of later. Its own script takes ours."""
     store = stores()
     await opened(store)
-    (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
+    window = _key(admin, b"}")
     state = admin.hget(window, "state")
     assert isinstance(state, bytes)
     words, epochs = state.split()[:7], state.split()[7:]
@@ -83,7 +88,7 @@ async def test_a_window_whose_state_is_in_fields_of_their_own(
     """As nodes wrote it before the state became one field; also if they write it again."""
     store = stores()
     fence = await opened(store)
-    (window,) = [name for name in admin.scan_iter() if name.endswith(b"}")]
+    window = _key(admin, b"}")
     names = ("seq", "sent", "cursor", "front", "chunk", "high", "aside")
     for _ in range(2):
         state = admin.hget(window, "state")
