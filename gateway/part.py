@@ -7,9 +7,8 @@ parts only, never rooms. A room that is added needs its `build` and one line in 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from prometheus_client.registry import Collector
@@ -29,14 +28,6 @@ class Trouble:
 
     text: str
     serving: bool = True  # False: clients should be sent to another node while it lasts
-
-
-def first_named(lines: Iterable[str], count: int, most: int, others: str) -> list[str]:
-    """The first `most` of `count` lines of /health. If there are others, `others` tells how many,
-    in place of its `{}`.
-    """
-    named = list(islice(lines, most))
-    return named if count <= most else [*named, others.format(count - most)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

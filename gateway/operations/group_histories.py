@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gateway.core.health_lines import first_named
 from gateway.core.history import History, Sample
 from gateway.core.share.membership import ShareGroup
 from gateway.operations.lag import Lags
 from gateway.operations.lag_sums import LagSum
 from gateway.operations.limits import HISTORIES_MAX, STOPPED_GROUPS_NAMED, STOPPED_MS
 from gateway.operations.portions import Portions
-from gateway.part import first_named
 from gateway.windows.record_flow import RecordFlow
 
 WHOLE = ""  # in place of a topic: of the whole group

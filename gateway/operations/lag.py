@@ -35,6 +35,7 @@ import structlog
 
 from dispatcher.store.base import WindowKey
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.health_lines import first_named
 from gateway.core.reading.cache import Source
 from gateway.core.wire.errors import EncodeError
 from gateway.operations.errors import StateUnavailable
@@ -55,7 +56,6 @@ from gateway.operations.limits import (
 from gateway.operations.log_ends import LogEnds
 from gateway.operations.oldest_records import CursorPosition, OldestRecords
 from gateway.operations.portions import Portions
-from gateway.part import first_named
 from gateway.upstream.cluster import READ_UNCOMMITTED
 from gateway.upstream.errors import UpstreamError
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dispatcher.core.steps import WriteDeadLetters
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.health_lines import first_named
 from gateway.core.reading.cache import (
     RecordsGone,
     RecordsLarge,
@@ -27,7 +28,6 @@ from gateway.core.share.dead_letter_queue import DeadLetterQueue, letter
 from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.records import Header, Record, read_records
 from gateway.group_log import GroupLog
-from gateway.part import first_named
 from gateway.reading.limits import (
     DEAD_LETTER_PART_BYTES_MAX,
     DEAD_LETTER_PARTS_MAX,

@@ -16,11 +16,12 @@ from dispatcher.core.steps import Noticed
 from dispatcher.store.base import WindowStore
 from gateway.config.file import Config
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.health_lines import first_named
 from gateway.core.repartition.holds import Holds
 from gateway.group_log import GroupLog
 from gateway.members.build import MembersRoom
 from gateway.members.groups import Groups
-from gateway.part import Part, Trouble, first_named
+from gateway.part import Part, Trouble
 from gateway.reading.build import ReadingRoom
 from gateway.routing.owners import Owners
 from gateway.upstream.build import UpstreamRoom

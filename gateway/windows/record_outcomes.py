@@ -8,8 +8,8 @@ from typing import Final
 
 from dispatcher.core.steps import Notice, Noticed
 from gateway.core.cluster.topology import TopicPartition
+from gateway.core.health_lines import first_named
 from gateway.group_log import GroupLog
-from gateway.part import first_named
 from gateway.windows.limits import GROUPS_NAMED
 
 # Logged for the operator, beside the counter: one line per group in 10 s.
