@@ -103,6 +103,7 @@ class RedisStore:
         self._line: Line | None = None  # of the steps
         self._line_to: tuple[str, int] | None = None  # the server, if Sentinels have named it
         self._opening = asyncio.Lock()
+        self._indexing = asyncio.Lock()
         self._timeout_s = timeout_s
         self._sha = ""  # known once the script is loaded
         self._claims = Claims(self._name)
@@ -214,10 +215,16 @@ class RedisStore:
         pipeline.smembers(index)
         complete, members = await self._ask(pipeline.execute)
         if complete is None:
-            await self._index_all()
+            await self._complete_index()
             members = await self._ask(lambda: self._redis.smembers(index))
         places = sorted(member.decode().rsplit("|", 1) for member in members)
         return [WindowKey(group, topic_id, int(partition)) for topic_id, partition in places]
+
+    async def _complete_index(self) -> None:
+        """One scan for all who ask at a time: a Redis that lost its data has no index at all."""
+        async with self._indexing:
+            if await self._ask(lambda: self._redis.get(PREFIX + "indexed")) is None:
+                await self._index_all()
 
     async def _index_all(self) -> None:
         for keys in _portions(await self._scanned()):

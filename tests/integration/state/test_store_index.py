@@ -4,6 +4,7 @@ older file, and what a store keeps in memory.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -37,6 +38,22 @@ async def test_positions_of_a_group_are_found_without_a_scan(
     assert await stores().positions("group") == cursors
     assert "cmdstat_scan" not in admin.info("commandstats")
     assert await store.positions("other") == {WindowKey("other", KEY.topic_id, 0): 65_000}
+
+
+@in_loop
+async def test_all_who_ask_at_a_time_wait_for_one_scan(stores: Stores, admin: redis.Redis) -> None:
+    """Redis has lost its data, or is of before there was an index, and a tool asks for all groups:
+    each of a thousand questions scanned and indexed all windows, and took half a minute of a core.
+    """
+    store = stores()
+    groups = [f"group-{number}" for number in range(40)]
+    for group in groups:
+        await opened(store, WindowKey(group, KEY.topic_id, 0))
+    admin.delete("keyway:indexed")
+    admin.config_resetstat()
+    found = await asyncio.gather(*map(store.positions, groups))
+    assert found == [{WindowKey(group, KEY.topic_id, 0): 65_000} for group in groups]
+    assert admin.info("commandstats")["cmdstat_sadd"]["calls"] == len(groups)
 
 
 @in_loop
