@@ -14,6 +14,7 @@ import random
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,6 +41,7 @@ MIB = 1024 * 1024
 FULL = f"memory: {PARTITIONS} full windows, {KEYS:,} keys in each"
 FULL_OWN_KEYS = f"memory: {PARTITIONS} full windows, a key per record"
 EMPTY = "memory: just started"
+HELD = ("keyway_window_span", "keyway_window_aside_records")
 _numbers = itertools.count(1)
 
 
@@ -104,8 +106,15 @@ def _run(bench: Bench, topic: str) -> tuple[float, float, float]:
 
 
 def _full_windows(admin: str) -> int:
-    """How many windows hold their whole span; the records in it are all unsettled."""
+    """How many windows hold as many records as their span has offsets, all unsettled. On a busy
+    machine the tick finds the front slow, and some of them aside.
+    """
     with urllib.request.urlopen(f"http://{admin}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
-    spans = [line for line in lines if line.startswith("keyway_window_span{")]
-    return sum(float(line.rsplit(" ", 1)[1]) == SPAN for line in spans)
+    held: Counter[str] = Counter()
+    for line in lines:
+        name, brace, rest = line.partition("{")
+        if brace and name in HELD:
+            window, _, count = rest.rpartition(" ")
+            held[window] += int(float(count))
+    return sum(count >= SPAN for count in held.values())
