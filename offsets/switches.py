@@ -122,11 +122,19 @@ class Switches:
             if not key.startswith(prefix) or status.get("state") == _LEFT or logical is None:
                 continue
             for number, row in status.get("partitions", {}).items():
-                found[link, (logical, int(number))] = int(row["position"])
+                found[link, (logical, int(number))] = _passed_to(row)
         return found
 
     def close(self) -> None:
         self._topic.close()
+
+
+def _passed_to(row: Mapping[str, Any]) -> int:
+    """The link has no position in a partition of which it has copied nothing yet. Without lag there
+    is nothing in it to copy.
+    """
+    position = int(row["position"])
+    return position if position >= 0 or row["lag_records"] else int(row["log_end"])
 
 
 def _link_name(link: Distributor) -> str:

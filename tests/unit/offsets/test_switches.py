@@ -53,7 +53,12 @@ def tell(switches: Switches, key: str, value: dict[str, Any]) -> None:
 
 
 def copied(position: int) -> dict[str, Any]:
-    return {"state": "running", "partitions": {"0": {"position": position}}}
+    return {"state": "running", "partitions": {"0": row(position, 90)}}
+
+
+def row(position: int, log_end: int) -> dict[str, int]:
+    lag = log_end - max(0, position)
+    return {"position": position, "log_end": log_end, "lag_records": lag}
 
 
 def test_all_topics_are_listed_until_the_status_topic_is_there(
@@ -115,6 +120,27 @@ def test_the_old_target_is_through_when_its_links_have_passed_all_on(
     tell(switches, "topic/A-level-1/orders", copied(40))
     switches.look()
     assert state_topic.state.switches[TOLD.place, "A"].generation == 1
+
+
+@pytest.mark.parametrize(
+    ("unbegun", "through"),
+    [
+        ({"position": -1, "log_end": 40, "lag_records": 0}, True),
+        ({"position": -1, "log_end": 40, "lag_records": 1}, False),
+        ({"position": -1, "log_end": 39, "lag_records": 0}, False),
+    ],
+    ids=["all records are deleted", "one waits", "the row is older"],
+)
+def test_a_partition_of_which_nothing_was_copied(unbegun: dict[str, int], *, through: bool) -> None:
+    orders = {"state": "running", "partitions": {"0": row(40, 40), "1": unbegun}}
+    status: dict[str, dict[str, Any]] = {
+        "link/A-level-1": {"generation": 0},
+        "topic/A-level-1/orders": orders,
+    }
+    switches, state_topic = switches_of("A", **status)
+    state_topic.write_told([TOLD])
+    switches.look()
+    assert ((TOLD.place, "A") in state_topic.state.switches) is through
 
 
 def test_a_link_that_has_told_nothing_is_not_through() -> None:
