@@ -224,7 +224,7 @@ class TopicSelection(Selection):
 
     exclude: Globs = TOPICS_EXCLUDED
     """Globs of topics that are not taken all the same. Without it: those that Kafka Streams,
-    Connect and MirrorMaker 2 make for themselves on each cluster.
+    Connect, MirrorMaker 2 and some other tools make for themselves on each cluster.
     """
 
 

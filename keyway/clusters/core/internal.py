@@ -24,16 +24,24 @@ STATE_TOPIC_CONFIG: Final = {
 # Groups of Keyway and of Spark's source: their positions mean nothing on another cluster.
 OWN_GROUPS: Final = ("keyway-", "spark-kafka-source-", "__")
 
-# Topics that Kafka Streams, Connect and MirrorMaker 2 make for themselves on each cluster. The last
-# two stand in MirrorMaker 2's own `topics.exclude`, too.
+# Topics that Kafka Streams (also of foreign-key joins, which have suffixes of their own), Connect,
+# MirrorMaker 2, Apicurio and Strimzi's Cruise Control make for themselves on each cluster. The two
+# with MirrorMaker 2's endings stand in its own `topics.exclude`, too.
 TOPICS_EXCLUDED: Final = (
     "*-changelog",
     "*-repartition",
-    "*connect*-configs",
-    "*connect*-offsets",
-    "*connect*-status",
+    "*-KTABLE-FK-JOIN-SUBSCRIPTION-*-topic",
+    "*-subscription-registration-topic",
+    "*-subscription-response-topic",
+    "*connect*[-_.]configs",
+    "*connect*[-_.]offsets",
+    "*connect*[-_.]status",
+    "*connect*[-_.]statuses",
     "*[-.]internal",
     "*.replica",
+    "kafkasql-journal",
+    "kafkasql-snapshots",
+    "strimzi.cruisecontrol.*",
 )
 
 

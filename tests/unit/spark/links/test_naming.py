@@ -17,6 +17,15 @@ MADE_BY_TOOLS = (
     SCHEMAS_TOPIC,
     "billing-sums-store-changelog",
     "billing-sums-repartition",
+    "billing-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+    "billing-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+    "billing-invoices-subscription-registration-topic",
+    "billing-invoices-subscription-response-topic",
+    "my_connect_configs",
+    "my_connect_offsets",
+    "my_connect_statuses",
+    "kafkasql-journal",
+    "strimzi.cruisecontrol.metrics",
     "connect-configs",
     "docker-connect-offsets",
     "connect-cluster-status",
@@ -24,7 +33,10 @@ MADE_BY_TOOLS = (
     "checkpoints-internal",
     "orders.replica",
 )
-OF_APPLICATIONS = ("orders", "changelog", "connect-orders", "order-status", "internal-mails")
+OF_APPLICATIONS = (
+    *("orders", "changelog", "connect-orders", "order-status", "internal-mails"),
+    *("disconnected_status_orders", "news-topic", "subscription-responses"),
+)
 
 
 def config(**sections: object) -> ClustersConfig:
