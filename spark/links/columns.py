@@ -10,6 +10,9 @@ Nothing here leaves the JVM. A record's row goes through three states:
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -113,9 +116,9 @@ def sealed(rows: DataFrame, distributor: Distributor, lookup: Lookup) -> DataFra
     headers and `logical_topic`, null for a row that it has filtered out. The origin is what the
     record was before. A row that is not copied keeps nothing but its place and its doubts.
     """
-    copied = (F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) == 0) & F.col(
-        "logical_topic"
-    ).isNotNull()
+    back = F.col("origin").isNotNull() & F.col("origin").rlike(_from(distributor.allowed))
+    masked = F.col("flags").bitwiseAND(F.lit(int(distributor.mask))) != 0
+    copied = F.col("logical_topic").isNotNull() & ~masked & ~back
     # Of a record without a believed header, as nearly all are, these are always the same digits.
     flags = F.when(F.col("flags") == 0, F.lit(f"{int(distributor.bit):08x}")).otherwise(
         _hex(F.col("flags").bitwiseOR(F.lit(int(distributor.bit))), 8)
@@ -154,6 +157,12 @@ def sealed(rows: DataFrame, distributor: Distributor, lookup: Lookup) -> DataFra
         copy.cast("binary").alias("copy"),
         "doubts",
     )
+
+
+def _from(clusters: Iterable[str]) -> str:
+    """The origins of these clusters, as Distributor.would_go_back asks for them."""
+    names = "|".join(re.escape(name) for name in clusters)
+    return rf"^-.{{{len(NO_TOPIC_ID)}}}-[0-9]+-[0-9]+-({names})/"
 
 
 def _fits(value: Column, logical_topic: Column, seals: Seals) -> Column:

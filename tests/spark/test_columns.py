@@ -34,7 +34,7 @@ SEALS = {
     "first": Seals(("a secret",), checksums=True),
 }
 LEVEL_2 = Distributor(
-    ClusterName("here"), Level(2), (ClusterName("there"),), (ClusterName("there"),)
+    ClusterName("here"), Level(2), (ClusterName("there.1"),), (ClusterName("there.1"),)
 )
 TARGET_TOPIC = "orders"
 
@@ -52,7 +52,8 @@ def record(draw: random.Random, offset: int, seals: Seals) -> tuple[Stood, Heade
     )
     flags = Flags(draw.choice((0, 1, 2, 4, 0x8000_0000, 0xFFFF_FFFC)))
     topic_id = draw.choice(("", TOPIC_ID))
-    copy = Copy(flags, Origin(ClusterName("far-1"), "orders", 3, 4711, topic_id))
+    cluster = ClusterName(draw.choice(("far-1", "far-1", "far-1", "there.1", "thereX1")))
+    copy = Copy(flags, Origin(cluster, "orders", 3, 4711, topic_id))
     good = encode(copy, stood, seals=seals)
     inherited = encode(copy, Stood("input", 5, b"x", b"y"), seals=seals)
     oldest = Seals(seals.secrets[-1:])
@@ -111,7 +112,7 @@ def test_spark_judges_and_seals_as_python_does(spark: SparkSession, name: str) -
     names = {"acme-orders": Named(TARGET_TOPIC, TOPIC_ID.replace("-", "+").replace("_", "/"))}
     known = lookup(spark, names, seals)
     found = sealed(judged(frame(spark, records), known), LEVEL_2, known).orderBy("offset").collect()
-    believed = copied = 0
+    believed = copied = went_back = 0
     for row, (offset, (stood, headers)) in zip(found, enumerate(records), strict=True):
         verdict = judge(headers, stood, seals=seals)
         believed += verdict.copy is not None
@@ -120,7 +121,8 @@ def test_spark_judges_and_seals_as_python_does(spark: SparkSession, name: str) -
             Flags(0), Origin(ClusterName("here"), TARGET_TOPIC, 3, offset, TOPIC_ID)
         )
         flags = LEVEL_2.flags_of_copy(copy.flags)
-        if flags is None:
+        if flags is None or LEVEL_2.would_go_back(copy.origin.cluster):
+            went_back += flags is not None
             assert (row["copy"], row["key"], row["value"]) == (None, None, None)
             continue
         copied += 1
@@ -136,6 +138,7 @@ def test_spark_judges_and_seals_as_python_does(spark: SparkSession, name: str) -
         assert list(zip(row["header_names"], values, strict=True)) == others
     assert 60 < believed < 400
     assert 200 < copied < 480
+    assert went_back
 
 
 def test_the_origin_is_the_topic_before_a_pipeline_routed_the_record(spark: SparkSession) -> None:

@@ -94,6 +94,12 @@ class Distributor:
         """Of the copy of a record with `flags`; None: this record is not copied."""
         return Flags(flags | self.bit) if flags & self.mask == 0 else None
 
+    def would_go_back(self, origin: str) -> bool:
+        """Whether a record that was produced on `origin` came from the subtree that this
+        distributor copies to. Its flags say so, too, unless the tree had other levels when it came.
+        """
+        return origin in self.allowed
+
     def switched(self, target: ClusterName) -> Distributor:
         """With `target` alone. Raises WrongTarget if it is not in the sibling subtree."""
         _require_allowed(self, (target,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -172,6 +173,17 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
         forwarder.forward(())
     assert written == []
     service.close()
+
+
+def test_no_entry_goes_back_after_its_level_was_lowered() -> None:
+    written: list[Entry] = []
+    state_topic = SimpleNamespace(client=SimpleNamespace(name="fra"), write_told=written.extend)
+    link = config().checked_tree().distributor(ClusterName("ams"), Level(1))
+    forwarder = Forwarder(link, [cast(StateTopic, state_topic)], lambda _: None)
+    older = Entry("billing", "orders", 0, "fra", 1_000, offset=5, partitions=1, flags=0b10)
+    assert forwarder.forward([older]) == 0, "fra has a newer one"
+    assert forwarder.forward([replace(older, source="ams", flags=0)]) == 1
+    assert [entry.source for entry in written] == ["ams"]
 
 
 def test_a_service_tells_that_it_is_alive_and_why_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:

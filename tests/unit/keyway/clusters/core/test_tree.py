@@ -166,6 +166,19 @@ def test_unknown_high_bits_are_carried() -> None:
     assert level_1.flags_of_copy(Flags(0x8000_0001)) is None
 
 
+def test_a_record_goes_back_to_no_cluster_of_the_subtree_that_it_came_from() -> None:
+    # The level of its node was 3, and is 2 now: the flags of copies from that time lack the bit.
+    link = FIVE.distributor(ClusterName("C4"), Level(3))
+    assert [name for name in FIVE.clusters if link.would_go_back(name)] == ["C1", "C2", "C3"]
+
+
+def test_flags_alone_keep_every_record_from_going_back() -> None:
+    for tree in (FOUR, FIVE):
+        for origin in tree.clusters:
+            for hop in tree.hops(origin):
+                assert not tree.distributor(hop.source, hop.level).would_go_back(origin)
+
+
 def test_targets_of_a_subtree() -> None:
     tree = build_tree(inner(3, inner(1, "C1", "C2", targets=("C2", "C1")), inner(1, "C3", "C4")))
     assert tree.distributor(ClusterName("C3"), Level(3)).targets == ("C2", "C1")
