@@ -10,9 +10,11 @@ records. So nothing goes round in circles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
+from time import monotonic
 
 import structlog
 
@@ -36,7 +38,7 @@ from offsets.core.translate import (
     still_holds,
 )
 from offsets.errors import OffsetsError
-from offsets.limits import PLACES_AT_ONCE
+from offsets.limits import PLACES_AT_ONCE, TARGETS_LOOKED_S
 from offsets.partitions import Partitions
 from offsets.state_topic import StateTopic
 
@@ -322,6 +324,26 @@ class Forwarder:
     identified: Callable[[str], None]  # of a target, before it is written to
     due: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(default_factory=dict)
     error: str = ""
+    clock: Callable[[], float] = monotonic
+    lost: bool = False  # what went on before: a target's topic is another one now
+    _topic_ids: dict[str, str | None] = field(default_factory=dict)  # by cluster that has entries
+    _looked_s: float = -inf
+
+    def _look(self) -> None:
+        """Looks whether the topics that have entries are still the same. A cluster that lost its
+        topic, or was replaced by an empty one, would get those of groups that rest only when this
+        service starts again.
+        """
+        if self.clock() - self._looked_s < TARGETS_LOOKED_S:
+            return
+        self._looked_s = self.clock()
+        for state_topic in self.state_topics:
+            name = state_topic.client.name
+            if name in self._topic_ids:
+                with suppress(OffsetsError):  # the next write finds out by itself
+                    topic_id = state_topic.topic_id()
+                    self.lost |= topic_id not in (None, self._topic_ids[name])
+                    self._topic_ids[name] = topic_id or self._topic_ids[name]
 
     def forward(self, news: Sequence[Entry | SwitchReport]) -> int:
         """Returns how many entries went on. Those that could not are due again the next time,
@@ -333,12 +355,16 @@ class Forwarder:
             if not self.link.would_go_back(record.source)
             if (flags := self.link.flags_of_copy(Flags(record.flags))) is not None
         }
+        self._look()
         if not self.due:
             return 0
         for state_topic in self.state_topics:
+            name = state_topic.client.name
             try:
-                self.identified(state_topic.client.name)
+                self.identified(name)
                 state_topic.write_told(self.due.values())
+                if name not in self._topic_ids:
+                    self._topic_ids[name] = state_topic.topic_id()
             except OffsetsError as error:
                 if str(error) != self.error:
                     log.warning("entries_wait", level=self.link.level, reason=str(error))

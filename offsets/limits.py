@@ -61,6 +61,9 @@ DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000
 COMMITTED_AGAIN_MS: Final = 3_600 * 1_000
 COMMITTED_AGAIN_AT_ONCE: Final = 50
 
+# A forwarder looks so often whether its targets still have the topics that it has written to.
+TARGETS_LOOKED_S: Final = 10.0
+
 # From one sign of life of a service to the next, and how old the last one may be: a round may read
 # a range of a partition again, and move a thousand commits.
 BEAT_S: Final = 10.0

@@ -281,6 +281,10 @@ class Service:
             if underway is None or underway.done():
                 if underway is not None:
                     underway.result()  # a bug in the thread is a bug here
+                if forwarder.lost:
+                    log.warning("entries_go_on_again", level=forwarder.link.level)
+                    waiting += self.state_topic.state.travelling()
+                    forwarder.lost = False
                 self._underway[at] = self._threads.submit(forwarder.forward, list(waiting))
                 waiting.clear()
 

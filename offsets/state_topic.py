@@ -64,6 +64,11 @@ class StateTopic:
                     self._topic.write(known)
             self._ensured = True
 
+    def topic_id(self) -> str | None:
+        """None while the topic does not exist. Raises ClusterAway, NotReadable."""
+        with self.client.asking(TOPIC):
+            return self._topic.topic_id()
+
     def read(self, *, for_s: float) -> bool:
         """Reads to the topic's present end. Returns False if time was up before. Raises
         ClusterAway, NotReadable.

@@ -91,11 +91,17 @@ class CompactedTopic:
 
     def exists(self) -> bool:
         """Whether Kafka knows the topic, and this user may describe it."""
+        return self.topic_id() is not None
+
+    def topic_id(self) -> str | None:
+        """A topic that is deleted and created again has another one. None if it does not exist, or
+        if this user may not describe it.
+        """
         (answer,) = described(self._admin, [self.name], self._answer_s).values()
         if not isinstance(answer, KafkaError):
-            return True
+            return answer[0]
         if answer.code() in _NOT_TOLD:
-            return False
+            return None
         raise KafkaException(answer)
 
     def ensure(self, configs: Mapping[str, str] = STATE_TOPIC_CONFIG) -> bool:

@@ -123,6 +123,10 @@ class TopicState:
         self.changed.clear()
         return found
 
+    def travelling(self) -> list[Entry | SwitchReport]:
+        """All that travels along the tree."""
+        return [*self.entries.values(), *self.switches.values()]
+
     def records(self) -> list[tuple[bytes, bytes]]:
         """All of it, as records of the topic."""
         rows = ((key, json.dumps(row, separators=(",", ":"))) for key, row in self.rows.items())

@@ -17,7 +17,7 @@ from offsets.core.entries import ENTRY, Entry, encode_entry, key_of
 from offsets.core.plan import Refusal
 from offsets.distributor import Forwarder
 from offsets.errors import ClusterAway, NotReadable, OffsetsError
-from offsets.limits import BEAT_S
+from offsets.limits import BEAT_S, TARGETS_LOOKED_S
 from offsets.service import Service, followed_group
 from offsets.state_topic import StateTopic
 
@@ -177,13 +177,61 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
 
 def test_no_entry_goes_back_after_its_level_was_lowered() -> None:
     written: list[Entry] = []
-    state_topic = SimpleNamespace(client=SimpleNamespace(name="fra"), write_told=written.extend)
+    state_topic = SimpleNamespace(
+        client=SimpleNamespace(name="fra"), write_told=written.extend, topic_id=lambda: "1"
+    )
     link = config().checked_tree().distributor(ClusterName("ams"), Level(1))
     forwarder = Forwarder(link, [cast(StateTopic, state_topic)], lambda _: None)
     older = Entry("billing", "orders", 0, "fra", 1_000, offset=5, partitions=1, flags=0b10)
     assert forwarder.forward([older]) == 0, "fra has a newer one"
     assert forwarder.forward([replace(older, source="ams", flags=0)]) == 1
     assert [entry.source for entry in written] == ["ams"]
+
+
+def test_a_target_that_was_replaced_by_an_empty_one_gets_all_entries_again() -> None:
+    """Those of groups that rest are no news, and were sent when this service started again."""
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    written: list[Entry] = []
+    topic_id: str | None = "1"
+    now_s = 0.0
+
+    def told() -> str:
+        if topic_id is None:
+            raise ClusterAway("fra: no answer")
+        return topic_id
+
+    state_topic = SimpleNamespace(
+        client=SimpleNamespace(name="fra"),
+        write_told=written.extend,
+        topic_id=told,
+        close=lambda: None,
+    )
+    (forwarder,) = service._forwarders
+    forwarder.identified, forwarder.clock = lambda _: None, lambda: now_s
+    forwarder.state_topics = [cast(StateTopic, state_topic)]
+    entry = Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)
+    elsewhere = replace(entry, source="fra", flags=1)
+    for record in (entry, elsewhere):
+        service.state_topic.state.read(
+            key_of(ENTRY, record.place, record.source), encode_entry(record)
+        )
+
+    def rounds() -> list[str]:
+        nonlocal now_s
+        written.clear()
+        for _ in range(3):
+            now_s += TARGETS_LOOKED_S
+            service._forward()
+            service._underway[0].result()
+        return [record.source for record in written]
+
+    assert rounds() == ["ams"]
+    topic_id = None
+    assert rounds() == [], "away"
+    topic_id = "2"
+    assert rounds() == ["ams"]
+    assert rounds() == []
+    service.close()
 
 
 def test_a_service_tells_that_it_is_alive_and_why_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
