@@ -19,7 +19,15 @@ from spark.links.naming import following
 from spark.links.plan import Plan
 from spark.links.refusals import Refusals
 from spark.pipelines.config import Pipeline
-from spark.streaming.core.survey import Grown, Missing, Policy, Stopped, Topic, compare
+from spark.streaming.core.survey import (
+    MIN_IN_SYNC,
+    Grown,
+    Missing,
+    Policy,
+    Stopped,
+    Topic,
+    compare,
+)
 from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import RECORD_BYTES_MAX
@@ -72,7 +80,8 @@ class Surveyor:
         created: list[str] = []
         for name, topic in here.items():
             verdict = compare(topic, there.get(targets[name]), policy, copied_before=known(name))
-            if why := self._in_the_way(name, targets[name], topic, verdict):
+            why = self._in_the_way(name, targets[name], topic, verdict)
+            if why := why or self._takes_nothing(there.get(targets[name])):
                 stopped[name] = why
                 continue
             topics[name] = topic
@@ -121,6 +130,21 @@ class Surveyor:
                 where = f"partition {partition} of {topic} at {side.cluster.name}"
                 return f"{where} has no leader: the brokers that have it are away"
         return ""
+
+    def _takes_nothing(self, target: Topic | None) -> str:
+        """Why Kafka refuses all records of a partition now. It does so again and again for as long
+        as a producer tries, and a task that waits for that holds up the other topics.
+        """
+        if target is None or target.name not in self.there.side.out_of_sync:
+            return ""
+        partition, in_sync = self.there.side.out_of_sync[target.name]
+        wanted = int(target.configs.get(MIN_IN_SYNC, "1"))
+        if in_sync >= wanted:
+            return ""
+        return (
+            f"partition {partition} of {target.name} at {self.target.cluster.name} takes no"
+            f" records: {in_sync} of its replicas are in sync, and {MIN_IN_SYNC} is {wanted}"
+        )
 
     def _refused(self, name: str, event: str, target: str, make: Callable[[], None]) -> str:
         """Why the target does not do it; empty: it has. One topic that it refuses must not keep the

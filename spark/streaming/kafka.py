@@ -29,7 +29,14 @@ from confluent_kafka.admin import (
 from keyway.clusters.config import Cluster, MessagesSection, Tls
 from keyway.kafka.to_ends import place_of
 from keyway.kafka.topics import answered, described
-from spark.streaming.core.survey import UNKNOWN_EPOCH, UNREADABLE, Position, Tail, Topic
+from spark.streaming.core.survey import (
+    MIN_IN_SYNC,
+    UNKNOWN_EPOCH,
+    UNREADABLE,
+    Position,
+    Tail,
+    Topic,
+)
 from spark.streaming.limits import (
     ANSWER_S,
     COORDINATOR_LOOK_S,
@@ -50,7 +57,7 @@ COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 _Wanted = TypeVar("_Wanted")
 
 COMPARED_CONFIGS = (
-    *("message.timestamp.type", "max.message.bytes", "compression.type"),
+    *("message.timestamp.type", "max.message.bytes", "compression.type", MIN_IN_SYNC),
     UNREADABLE,
 )
 # librdkafka looks for a coordinator also where nobody subscribes.
@@ -68,6 +75,8 @@ class KafkaSide:
         self._admin = AdminClient({**self.settings, "log_level": QUIET})
         # Of each topic that was listed last: a partition without a leader, whose brokers are away.
         self.leaderless: dict[str, int] = {}
+        # And of the partition with the fewest replicas in sync, where not all are: how many.
+        self.out_of_sync: dict[str, tuple[int, int]] = {}
         # Consumers for offsets of logs, by isolation level: as many as ask at the same time.
         self._asking: dict[str, list[Consumer]] = {COMMITTED: [], UNCOMMITTED: []}
 
@@ -98,6 +107,17 @@ class KafkaSide:
                     at for at, partition in topic.partitions.items() if partition.leader < 0
                 ]
             )
+        }
+        behind = {
+            name: [
+                (len(partition.isrs), at)
+                for at, partition in topic.partitions.items()
+                if len(partition.isrs) < len(partition.replicas)
+            ]
+            for name, topic in found.items()
+        }
+        self.out_of_sync = {
+            name: (at, count) for name, some in behind.items() if some for count, at in [min(some)]
         }
         return {name: len(topic.partitions) for name, topic in found.items()}
 

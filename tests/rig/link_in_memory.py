@@ -75,6 +75,7 @@ class Side:
     settings: dict[str, str] = field(default_factory=dict)  # of every topic
     refused: dict[str, int] = field(default_factory=dict)  # topics not to be made: Kafka's error
     leaderless: dict[str, int] = field(default_factory=dict)
+    out_of_sync: dict[str, tuple[int, int]] = field(default_factory=dict)
     shown: set[str] = field(default_factory=set)  # topics that may be described, and not read
     log_start: int = 0  # of each partition
     log_end: int = COPIED

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 EARLIEST = 0
 UNKNOWN_EPOCH = -1
+MIN_IN_SYNC = "min.insync.replicas"
 UNREADABLE = "unreadable"  # among a topic's configs: why they cannot be read
 _NONE: Mapping[int, int] = MappingProxyType({})
 

@@ -195,3 +195,21 @@ def test_a_partition_without_a_leader_beside_one_that_has_it() -> None:
         assert side.leaderless == {}
 
     run(work)
+
+
+def test_a_partition_with_fewer_replicas_in_sync_than_it_has() -> None:
+    def work(learning: Learning, settings: dict[str, Any]) -> None:
+        some = {**KNOWN, "ReplicaNodes": [1, 2, 3], "IsrNodes": [1, 2]}
+        few = {**some, "PartitionIndex": 1, "IsrNodes": [1]}
+        side = KafkaSide(Cluster(name="A", bootstrap_servers=settings["bootstrap.servers"]))
+        learning.topic = {"Partitions": [some, few]}
+        side.listed()
+        assert side.out_of_sync == {TOPIC: (1, 1)}
+        learning.topic = {"Partitions": [some, {**few, "IsrNodes": [1, 2, 3]}]}
+        side.listed()
+        assert side.out_of_sync == {TOPIC: (0, 2)}
+        learning.topic = {"Partitions": [KNOWN]}
+        side.listed()
+        assert side.out_of_sync == {}
+
+    run(work)

@@ -342,6 +342,27 @@ def test_a_topic_whose_partition_has_no_leader_stops_alone(side: str) -> None:
     assert plan.same_work(run._survey()), "and goes on as soon as there is one"
 
 
+def test_a_topic_with_too_few_replicas_in_sync_stops_alone() -> None:
+    """Each task of it waited for a minute, three times, and then the query of all topics failed."""
+    here = Side("c1", {"flights": "here", "fares": "fares"})
+    there = Side("c2", {"flights": "1", "fares": "2"}, settings={"min.insync.replicas": "2"})
+    world = World(here=here, there=there, config=DEFAULTS)
+    run = world.process()
+    plan = run._survey()
+    there.out_of_sync = {"fares": (1, 1), "flights": (0, 2)}
+    here.out_of_sync = {"flights": (0, 1)}
+    assert starts(run) == {0: 0, 1: 0}
+    told = run.report.topics()
+    assert (told["flights"].state, told["fares"].state) == ("running", "stopped")
+    assert told["fares"].reason == (
+        "partition 1 of fares at c2 takes no records: 1 of its replicas are in sync, and"
+        " min.insync.replicas is 2"
+    )
+    assert not plan.same_work(run._survey()), "the query that runs is ended"
+    there.out_of_sync = {}
+    assert plan.same_work(run._survey()), "and goes on as soon as they are back"
+
+
 def test_records_before_one_that_is_left_out_are_copied_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
