@@ -47,6 +47,7 @@ _REFUSED = {
     KafkaError.REBALANCE_IN_PROGRESS: Refusal.GROUP_ACTIVE,
     KafkaError.ILLEGAL_GENERATION: Refusal.GROUP_ACTIVE,
     KafkaError.NON_EMPTY_GROUP: Refusal.GROUP_ACTIVE,
+    KafkaError.GROUP_ID_NOT_FOUND: Refusal.GROUP_ACTIVE,  # members of a Key-Shared group
     KafkaError.UNKNOWN_TOPIC_OR_PART: Refusal.TOPIC_MISSING,
     KafkaError.OFFSET_METADATA_TOO_LARGE: Refusal.METADATA_TOO_LARGE,
     **dict.fromkeys(_DENIED, Refusal.NOT_AUTHORISED),

@@ -19,6 +19,7 @@ from gateway.handlers.share_fetch import share_fetch
 from gateway.handlers.share_group_describe import share_group_describe
 from gateway.handlers.share_group_heartbeat import share_group_heartbeat
 from gateway.handlers.share_requests import ShareServices
+from gateway.handlers.strangers import Strangers
 from gateway.listen.build import ListenRoom
 from gateway.listen.server import Handler
 from gateway.members.build import MembersRoom
@@ -65,6 +66,10 @@ def build(
         owners=owners,
         coordination=members.coordination,
     )
+    strangers = Strangers(
+        members.groups, authoriser, members.other_types.active, services.windows.dependencies.log
+    )
+    listen.server.looks.add(strangers, strangers.answer)
     answered: dict[ApiKey, Handler] = {
         ApiKey.SHARE_GROUP_HEARTBEAT: partial(share_group_heartbeat, services),
         ApiKey.SHARE_GROUP_DESCRIBE: partial(share_group_describe, services, offsets.find),

@@ -22,6 +22,7 @@ from keyway.repeated_lines import RepeatedLines
 if TYPE_CHECKING:
     from gateway.listen.client_login import ClientLogin
     from gateway.listen.connection import ClientConnection
+    from gateway.listen.looks import Looks
 
 ConnectionId = NewType("ConnectionId", int)  # never reused within a process
 
@@ -52,6 +53,12 @@ class Client(Protocol):
     @property
     def ask_upstream(self) -> Ask:
         """On its own connection, and so under its own identity. Raises UpstreamError."""
+
+    @property
+    def pass_on(self) -> Callable[[bytes], Awaitable[bytes]]:
+        """Its request, without the size, goes upstream as it is; returns the body of the answer,
+        which must not show addresses. Raises UpstreamError.
+        """
 
     def may_open_session(self, open_on: Callable[[int], int]) -> bool: ...
     def drain(self) -> None: ...
@@ -84,7 +91,7 @@ class Node(Protocol):
     @property
     def handlers(self) -> Mapping[int, Handler]: ...
     @property
-    def screened(self) -> Handler | None:
+    def looks(self) -> Looks:
         """Answers the requests that the screen of its rules stops."""
 
     @property

@@ -30,9 +30,11 @@ class Authoriser:
     now_ms: Callable[[], int]
     _verdicts: dict[int, dict[tuple[str, str], _Verdict]] = field(default_factory=dict)
 
-    async def may_read_group(self, connection: Client, group: str) -> bool:
+    async def may_read_group(
+        self, connection: Client, group: str, *, denial_remembered: bool = True
+    ) -> bool:
         known = self._known(connection, "read", group)
-        if known is not None:
+        if known or (known is not None and denial_remembered):
             return bool(known)
         answer = await connection.ask_upstream(
             ApiKey.HEARTBEAT,
@@ -46,9 +48,12 @@ class Authoriser:
         operations = await self.group_operations(connection, group)
         return bool(operations & (1 << DESCRIBE | 1 << READ))
 
-    async def group_operations(self, connection: Client, group: str) -> int:
+    async def group_operations(
+        self, connection: Client, group: str, *, wanted: int | None = None
+    ) -> int:
+        """`wanted`: an operation whose denial is not taken from memory."""
         known = self._known(connection, "group", group)
-        if known is not None:
+        if known is not None and (wanted is None or known & 1 << wanted):
             return known
         answer = await connection.ask_upstream(
             ApiKey.DESCRIBE_GROUPS,

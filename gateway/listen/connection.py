@@ -108,7 +108,7 @@ class ClientConnection:
             state=state,
         )
         self._own = OwnRequests(lambda frame, number: self._perform(state.inject(frame, number)))
-        self.ask_upstream = self._own.ask
+        self.ask_upstream, self.pass_on = self._own.ask, self._own.pass_on
         self._whole = WholeRequests(connection_id, state, self.sockets, node.bounds)
         self._discarded_bytes = 0  # answers to a client that is gone
         self._draining = False
@@ -360,9 +360,7 @@ class ClientConnection:
         self.sockets.balance()
 
     def _handler(self, api_key: int) -> Handler:
-        handler = self._node.handlers.get(api_key, self._node.screened)
-        assert handler is not None, f"nobody answers API {api_key}"
-        return handler
+        return self._node.handlers.get(api_key, self._node.looks.answer)
 
     def _rest_of(self, head: bytes, body: bytes | LongBytes) -> bytes:
         """The answer, or what is left of it once all but its end has been sent."""

@@ -11,7 +11,12 @@ from contextlib import asynccontextmanager
 from gateway.core.forwarding.own_answers import own_answer
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.errors import WireError
-from gateway.core.wire.frames import request_frame
+from gateway.core.wire.frames import (
+    SIZE_BYTES,
+    parse_request_header,
+    parse_response_header,
+    request_frame,
+)
 from gateway.core.wire.schema import Message
 from gateway.listen.limits import INJECTED_REQUESTS_MAX
 from gateway.upstream.errors import Unreachable
@@ -19,6 +24,8 @@ from gateway.upstream.opening import Ask
 
 _CORRELATION_IDS_FROM = 0x4B00_0000  # tells these requests apart in a dump
 _CORRELATION_IDS = 0x00FF_FFFF
+_NUMBER_AT = 4  # behind API key and version
+_NUMBER_BYTES = 4
 
 
 class OwnRequests:
@@ -50,21 +57,39 @@ class OwnRequests:
         finally:
             self._may_ask.set()
 
+    async def pass_on(self, payload: bytes) -> bytes:
+        """A request of the client's, without its size. Returns the body of the answer."""
+        async with self._asking:
+            await self._may_ask.wait()
+            number = self._new_number()
+            head, body_at = payload[:_NUMBER_AT], _NUMBER_AT + _NUMBER_BYTES
+            sent = head + number.to_bytes(_NUMBER_BYTES, "big") + payload[body_at:]
+            answer = await self._sent(len(sent).to_bytes(SIZE_BYTES, "big") + sent, number)
+            asked = parse_request_header(payload)
+            header = parse_response_header(asked.api_key, asked.api_version, answer)
+            return answer[header.body_at :]
+
     async def _ask(self, api_key: int, api_version: int, body: Message) -> Message:
-        if self._ended:
-            raise Unreachable("the client's connection has ended")
-        self._next = (self._next + 1) & _CORRELATION_IDS
-        correlation_id = _CORRELATION_IDS_FROM + self._next
+        number = self._new_number()
         encoded = encode_request(api_key, api_version, body)
-        frame = request_frame(api_key, api_version, correlation_id, self.client_id, encoded)
-        future = asyncio.get_running_loop().create_future()
-        self._asked[correlation_id] = future
-        self._inject(frame, correlation_id)
-        payload = await future
+        frame = request_frame(api_key, api_version, number, self.client_id, encoded)
+        payload = await self._sent(frame, number)
         try:
             return own_answer(api_key, api_version, payload)
         except WireError as error:
             raise Unreachable(f"unreadable answer: {error}") from error
+
+    def _new_number(self) -> int:
+        self._next = (self._next + 1) & _CORRELATION_IDS
+        return _CORRELATION_IDS_FROM + self._next
+
+    async def _sent(self, frame: bytes, correlation_id: int) -> bytes:
+        if self._ended:
+            raise Unreachable("the client's connection has ended")
+        future = asyncio.get_running_loop().create_future()
+        self._asked[correlation_id] = future
+        self._inject(frame, correlation_id)
+        return bytes(await future)
 
     def answered(self, correlation_id: int, payload: bytes) -> None:
         future = self._asked.pop(correlation_id)

@@ -26,7 +26,7 @@ import structlog
 
 from gateway.core.client_limits.rules import Rule
 from gateway.core.cluster.topology import Broker, Topic, Topology
-from gateway.core.forwarding.effects import Rewrite, Rules, Screen, Stops
+from gateway.core.forwarding.effects import Rewrite, Rules
 from gateway.core.forwarding.metadata_answer import ListedTopic, tell_of_new_partitions
 from gateway.core.forwarding.rewrite import Address, Addresses, OfferedApis, read, write
 from gateway.core.forwarding.served_apis import rules
@@ -53,6 +53,7 @@ from gateway.listen.limits import (
     UPSTREAM_PATIENCE_S,
 )
 from gateway.listen.listening import Listening
+from gateway.listen.looks import Looks
 from gateway.listen.settings import ListenerSettings, ServerSettings
 from gateway.listen.sockets import ClientSide
 from gateway.listen.tls_context import AskedContext, server_context
@@ -104,8 +105,7 @@ class Server:
         self._on_drain: list[Callable[[], None]] = []
         self._hides: Shown | None = None
         self._withheld: Callable[[], Collection[str]] = tuple
-        self.screen = Screen()
-        self.screened: Handler | None = None  # answers what stops there
+        self.looks = Looks()
         self._forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]] | None = None
         self._on_metadata: list[OnMetadata] = []
         self._ids: Iterator[int] = itertools.count(1)
@@ -178,7 +178,7 @@ class Server:
             terminated=own is not None,
             login=own is not None and len(own.mechanisms) > 0,
             slots=self.settings.slots,
-            screen=self.screen,
+            screen=self.looks.screen,
         )
 
     def limit(self, rules: Sequence[Rule]) -> None:
@@ -200,11 +200,6 @@ class Server:
     def withhold(self, topics: Callable[[], Collection[str]]) -> None:
         """A client that asks for the metadata of one of `topics` is disconnected, to ask again."""
         self._withheld = topics
-
-    def look_into(self, stops: Stops, answer: Handler) -> None:
-        """`answer` gets the requests that `stops`, of the APIs in `screen`."""
-        self.screen.stops = stops
-        self.screened = answer
 
     def forget_coordinators(
         self, forgotten: Callable[[ConnectionId, Iterable[int]], Collection[int]]

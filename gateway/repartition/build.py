@@ -52,7 +52,7 @@ def build(
     screening = Screening()
     authoriser = Authoriser(now_ms)
     listen.server.on_disconnect(authoriser.connection_lost)
-    listen.server.look_into(screening.stops, ScreenedRequests(screening, authoriser).answer)
+    listen.server.looks.add(screening, ScreenedRequests(screening, authoriser).answer)
     repartitions = Repartitions(
         RepartitionTable(redis),
         cluster,

@@ -334,7 +334,7 @@ class Repartitions:
             if run.plain is not None
         }
         self._screening.look_for(shown, hiding, ends, listens=bool(self.running))
-        self._server.screen.apis = self._screening.apis
+        self._server.looks.changed()
         self._server.counters.apis.topics.watch(
             {name: shown[name].topic_id for name in self.running if name in shown}
         )

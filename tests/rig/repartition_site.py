@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gateway.core.cluster.topology import Topology
-from gateway.core.forwarding.effects import Screen
 from gateway.core.repartition.hiding import Shown
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.partitioners import Partitioner
@@ -20,12 +19,15 @@ from gateway.core.routing.ownership import Node as OwnNode
 from gateway.core.routing.ownership import Routing
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.schema import Message
+from gateway.listen.authoriser import Authoriser
 from gateway.listen.counters import Counters
+from gateway.listen.looks import Looks
 from gateway.listen.server import Server
 from gateway.operations.errors import StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.repartition.company import Company
 from gateway.repartition.repartitions import Repartitions
+from gateway.repartition.screened_requests import ScreenedRequests
 from gateway.repartition.steps import Steps
 from gateway.repartition.survey import GroupsOf, Survey
 from gateway.repartition.table import RepartitionTable, Reports
@@ -153,7 +155,7 @@ class View:
         self.kafka = kafka
         self.call = kafka.call
         self.connections: dict[int, object] = {}
-        self.screen = Screen()
+        self.looks = Looks()
         self.counters = Counters()
         self.hides: Shown | None = None
         self.withheld: Callable[[], Collection[str]] = tuple
@@ -249,13 +251,15 @@ class Site:
         windows = Node(topology=topology(2)).windows.table
         survey = cast(Survey, kafka)
         offsets = cast(GroupOffsets, kafka)
+        screening = Screening()
+        view.looks.add(screening, ScreenedRequests(screening, Authoriser(now_ms)).answer)
         return Repartitions(
             cast(RepartitionTable, self.table),
             upstream,
             cast(Server, view),
             windows,
             Holds(),
-            Screening(),
+            screening,
             survey,
             Steps(upstream, cast(Commits, kafka), offsets, survey, kafka.commit_for_members),
             PACE,

@@ -37,6 +37,7 @@ ACCEPT = bytes([AckType.ACCEPT])
 OTHER_ID = b"another topic id"
 ALL_OPERATIONS = 1 << READ | 1 << DESCRIBE
 SIZE_PREFIX = 4
+PASSED = b"upstream's answer"
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +58,8 @@ class ScriptedConnection:
     bounds: Bounds = field(default_factory=lambda: Bounds(lambda _id: None, lambda: 0))
     counters: Counters = field(default_factory=Counters)
     sessions_max: int | None = None  # the limit of its account
+    operations: int = ALL_OPERATIONS  # on every group and topic that it is not denied
+    passed: list[bytes] = field(default_factory=list)  # its requests that went upstream
 
     @property
     def answer_room(self) -> AnswerRoom:
@@ -80,10 +83,14 @@ class ScriptedConnection:
         assert api_key == ApiKey.METADATA
         return {"Topics": [self._described(topic["Name"]) for topic in body["Topics"]]}
 
+    async def pass_on(self, payload: bytes) -> bytes:
+        self.passed.append(payload)
+        return PASSED
+
     def _described_group(self) -> Message:
         if self.group_denied:
             return {"ErrorCode": ErrorCode.GROUP_AUTHORIZATION_FAILED, "AuthorizedOperations": 0}
-        return {"ErrorCode": 0, "AuthorizedOperations": ALL_OPERATIONS}
+        return {"ErrorCode": 0, "AuthorizedOperations": self.operations}
 
     def _described(self, name: str) -> Message:
         if name in self.denied:
@@ -92,7 +99,7 @@ class ScriptedConnection:
         if name in self.unknown:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return {"Name": name, "ErrorCode": error, "TopicAuthorizedOperations": 0}
-        return {"Name": name, "ErrorCode": 0, "TopicAuthorizedOperations": ALL_OPERATIONS}
+        return {"Name": name, "ErrorCode": 0, "TopicAuthorizedOperations": self.operations}
 
     def as_connection(self) -> ClientConnection:
         return cast(ClientConnection, self)

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.integration
 USERS = ("keyway", "node", "owner", "looker", "nobody")
 GROUP, TOPIC = "guarded", "guarded-topic"
 ANSWER_S_MAX = 30.0
+GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def login(user: str) -> str:
@@ -209,6 +210,48 @@ def test_who_does_not_ask_for_the_coordinator_first(
         assert answer["ErrorCode"] == denied
         answer = line.call(ApiKey.DELETE_GROUPS, 2, {"GroupsNames": [GROUP]})
         assert answer["Results"][0]["ErrorCode"] == denied
+    assert committed(cluster, GROUP, TOPIC, 0)[0] == 5
+
+
+ROW = {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}
+STRANGERS: dict[ApiKey, tuple[int, dict[str, Any]]] = {
+    ApiKey.JOIN_GROUP: (5, {"SessionTimeoutMs": 10_000, "ProtocolType": "consumer"}),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (
+        1,
+        {"MemberId": "m", "MemberEpoch": 0, "RebalanceTimeoutMs": 1_000, "TopicPartitions": []},
+    ),
+    ApiKey.OFFSET_COMMIT: (9, {"Topics": [{"Name": TOPIC, "Partitions": [ROW]}]}),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        3,
+        {"TransactionalId": "t", "Topics": [{"Name": TOPIC, "Partitions": [ROW]}]},
+    ),
+    ApiKey.OFFSET_DELETE: (0, {"Topics": [{"Name": TOPIC, "Partitions": [{"PartitionIndex": 0}]}]}),
+}
+
+
+def test_who_has_no_right_does_not_learn_that_the_name_is_taken(
+    guarded: tuple[KafkaCluster, str], gateway: GatewayProcess, tool_as: Tool
+) -> None:
+    """Consumers of another kind, and commits: to nobody it is a name like any other."""
+    cluster, _ = guarded
+    tool_as("owner", *RESET, "--to-latest")
+    assert committed(cluster, GROUP, TOPIC, 0)[0] == 5
+    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for user in ("nobody", "looker", "owner"):
+        with WireClient(gateway.address_of(1)) as line:
+            authenticate(line, user)
+            for name in (GROUP, "no-such"):
+                said[user, name] = [
+                    line.call(api, version, {**body, "GroupId": name})
+                    for api, (version, body) in STRANGERS.items()
+                ]
+    assert said["nobody", GROUP] == said["nobody", "no-such"]
+    assert str(said["nobody", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 4
+    assert str(said["looker", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 4
+    inconsistent, *others = said["owner", GROUP]
+    assert inconsistent["ErrorCode"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    not_found = f"'ErrorCode': {int(ErrorCode.GROUP_ID_NOT_FOUND)}"
+    assert all(not_found in str(answer) for answer in others), others
     assert committed(cluster, GROUP, TOPIC, 0)[0] == 5
 
 

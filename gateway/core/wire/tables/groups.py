@@ -68,6 +68,29 @@ OffsetFetch response
         ErrorCode i16
     ErrorCode i16
 
+TxnOffsetCommit request
+  TransactionalId string
+  GroupId string
+  ProducerId i64
+  ProducerEpoch i16
+  GenerationId i32 3+ =-1
+  MemberId string 3+
+  GroupInstanceId string? 3+ =null
+  Topics []
+    Name string
+    Partitions []
+      PartitionIndex i32
+      CommittedOffset i64
+      CommittedLeaderEpoch i32 2+ =-1
+      CommittedMetadata string?
+TxnOffsetCommit response
+  ThrottleTimeMs i32
+  Topics []
+    Name string
+    Partitions []
+      PartitionIndex i32
+      ErrorCode i16
+
 ListGroups request
   StatesFilter []string 4+
   TypesFilter []string 5+

@@ -20,7 +20,7 @@ HALF = len(SENT) // 2
 
 
 def screen_all(gateway: Rig) -> None:
-    gateway.server.screen.apis = frozenset({PRODUCE})
+    gateway.server.looks.screen.apis = frozenset({PRODUCE})
     gateway.server.bounds.whole.bytes_max = BOUND
     gateway.server.bounds.requests.bytes_max = BOUND
     gateway.upstream.on_api(PRODUCE, answers({}))

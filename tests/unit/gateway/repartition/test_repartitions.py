@@ -48,11 +48,11 @@ def test_from_its_marker_to_its_end() -> None:
         plan = await site.one.start(Order(TOPIC, 4))
         assert (plan.before, plan.after, plan.refusals) == (2, 4, ())
         assert site.view.shown == 2
-        assert ApiKey.PRODUCE in site.view.screen.apis, "hidden partitions stop"
+        assert ApiKey.PRODUCE in site.view.looks.screen.apis, "hidden partitions stop"
         await site.until(Phase.SHOWN, Phase.OPEN)
         assert site.kafka.partitions == 4
         assert site.view.shown == 4
-        assert ApiKey.PRODUCE not in site.view.screen.apis
+        assert ApiKey.PRODUCE not in site.view.looks.screen.apis
         await site.until(Phase.OPEN)
         assert site.table.rows[TOPIC].boundaries == (5, 7)
         site.kafka.ends = {0: 6, 1: 7}
@@ -61,7 +61,7 @@ def test_from_its_marker_to_its_end() -> None:
         ended = site.table.rows[TOPIC]
         assert ended.boundaries == (6, 7)
         assert ended.raised_ms >= opened_ms + PACE.late_ms
-        assert (site.view.hides, site.view.screen.apis) == (None, frozenset())
+        assert (site.view.hides, site.view.looks.screen.apis) == (None, frozenset())
         with pytest.raises(NotNow, match="no repartition under way"):
             await site.one.abort(TOPIC)
 
@@ -81,7 +81,7 @@ def test_a_plain_group_is_waited_for() -> None:
         await site.until(Phase.DRAINING)
         assert site.kafka.for_members == ["billing"]
         assert site.kafka.committed["audit"] == {0: 1, 2: 0, 3: 0}
-        assert ApiKey.FETCH in site.view.screen.apis
+        assert ApiKey.FETCH in site.view.looks.screen.apis
         await asyncio.sleep(2)
         assert site.phase is Phase.DRAINING
         status = await status_of(site.one, site.table.rows[TOPIC])
