@@ -30,6 +30,7 @@ from redis.exceptions import ResponseError
 SENTINEL_PORT = 26_379
 SENTINEL_S_MAX = 0.5  # for its answer; the others are asked after it, within the time of one call
 SENTINELS_MAX = 9
+TOO_OLD = "it is older than Redis 6.0, or a proxy without HELLO: Keyway needs Redis 6.0 or newer"
 SCHEMES = "redis://, rediss://, unix:// or redis+sentinel://"
 
 _SENTINEL = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
@@ -124,18 +125,22 @@ def _secrets(options: dict[str, Any]) -> tuple[str, ...]:
 
 class _Leaves(AbstractConnection):
     """Ends with the first refusal to write. Its pool would keep it for ever: the machine of a
-    former primary lives on.
+    former primary lives on. Nor does it go on with a server that is too old.
     """
 
     async def read_response(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         try:
             return await super().read_response(*args, **options)
         except ResponseError as error:
-            if not is_no_primary(str(error)):
-                raise
             said = str(error)
+            if is_too_old(said):
+                why = TOO_OLD
+            elif is_no_primary(said):
+                why = f"it is not the primary any more: {said}"
+            else:
+                raise
         await self.disconnect()
-        raise ConnectionLost(f"it is not the primary any more: {said}")
+        raise ConnectionLost(why)
 
 
 class _Server(_Leaves, Connection): ...
@@ -154,6 +159,11 @@ _LEAVING: dict[type[AbstractConnection], type[AbstractConnection]] = {
     Connection: _Server,
     SSLConnection: _TlsServer,
 }
+
+
+def is_too_old(refusal: str) -> bool:
+    """The answer of a server that does not know redis-py's first words, HELLO 3 (since 6.0)."""
+    return "unknown command" in refusal and "HELLO" in refusal.upper()
 
 
 def is_no_primary(refusal: str) -> bool:

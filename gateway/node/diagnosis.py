@@ -15,6 +15,7 @@ from gateway.core.wire.errors import ErrorCode, error_name
 
 METADATA_BYTES_WANTED = 4_096  # Kafka's default of offset.metadata.max.bytes; span_max counts on it
 CLOCK_OFF_S_MAX = 5.0  # by_duration starts and lags in seconds are wrong by as much
+REDIS_TESTED = (6, 2)  # the oldest: the embedded one
 ROUND_TRIP_S_WANTED = 0.005  # every record waits for two
 FREE_BYTES_WANTED = 1024**3  # the embedded Redis rewrites its file beside the old one
 NAMES_SHOWN_MAX = 3
@@ -295,6 +296,12 @@ def _answering(redis: Redis) -> Iterator[Finding]:
         yield warning("Redis", found, "move it nearer: every record waits for two round trips")
     else:
         yield ok("Redis", found)
+    if _version(redis.version) < REDIS_TESTED:
+        yield warning(
+            "Redis",
+            f"Redis {redis.version} is older than all that Keyway is tested with",
+            f"take {'.'.join(map(str, REDIS_TESTED))} or newer",
+        )
     if evicts(redis.max_bytes, redis.eviction):
         yield fault(
             "Redis",
@@ -313,6 +320,12 @@ def _answering(redis: Redis) -> Iterator[Finding]:
             "it is a replica, which refuses to write",
             "name the primary in state.redis_url, or its Sentinels",
         )
+
+
+def _version(told: str) -> tuple[int, ...]:
+    """Of a server that tells none it is not judged."""
+    words = told.split(".")[: len(REDIS_TESTED)]
+    return tuple(map(int, words)) if all(map(str.isdecimal, words)) else REDIS_TESTED
 
 
 def _replicas(redis: Redis) -> Iterator[Finding]:

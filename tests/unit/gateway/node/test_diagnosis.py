@@ -166,6 +166,7 @@ def test_redis_that_is_well() -> None:
         (replace(REDIS, round_trip_s=0.02), "Redis", Status.WARNING, "20.0 ms"),
         (replace(REDIS, max_bytes=9, eviction="allkeys-lru"), "Redis", Status.FAULT, "allkeys-lru"),
         (replace(REDIS, mode="cluster"), "Redis", Status.FAULT, "Redis Cluster"),
+        (replace(REDIS, version="6.0.16"), "Redis", Status.WARNING, "6.0.16 is older"),
         (replace(REDIS, role="slave"), "Redis", Status.FAULT, "a replica"),
         (replace(REDIS, write_failed=True), "Redis persistence", Status.FAULT, "failed"),
         (replace(REDIS, append_only=False), "Redis persistence", Status.WARNING, "nothing"),
@@ -186,6 +187,11 @@ def test_redis_that_is_amiss(redis: Redis, check: str, status: Status, words: st
     amiss = [finding for finding in findings if finding.status is not Status.OK]
     assert [(finding.check, finding.status) for finding in amiss] == [(check, status)]
     assert words in amiss[0].found
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "10.0", "7.4.2-v1", "255.255.255", "of its own"])
+def test_a_redis_that_is_not_older_or_does_not_say(version: str) -> None:
+    assert marks(list(of_redis(replace(REDIS, version=version))))[0] == ("Redis", "ok")
 
 
 def test_a_redis_that_is_away() -> None:
