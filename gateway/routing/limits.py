@@ -10,6 +10,10 @@ BEAT_S_MAX = 2.0  # of one beat; then Redis counts as away
 # A node that was not heard of for so long is dead. A broker's own fail-over takes 9 s.
 SESSION_MS = 6_000
 
+# Between two beats the clock of Redis was put forward (NTP, a fail-over) by more than this: who is
+# silent may be alive. Less takes nobody for dead: a session has many beats.
+CLOCK_FORWARD_MS = 1_000
+
 # To let go of virtual brokers: their windows are persisted. A store that is slower does not hold up
 # a move; then the next owner continues from what is stored, as after a crash.
 HAND_OVER_S_MAX = 2.0

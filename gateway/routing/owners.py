@@ -8,6 +8,7 @@ two nodes that both take themselves for the owner are kept apart by the fences o
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -27,7 +28,13 @@ from gateway.core.routing.ownership import (
     moved,
     planned,
 )
-from gateway.routing.limits import BEAT_MS, BROKERS_SEEN_S_MAX, HAND_OVER_S_MAX, SESSION_MS
+from gateway.routing.limits import (
+    BEAT_MS,
+    BROKERS_SEEN_S_MAX,
+    CLOCK_FORWARD_MS,
+    HAND_OVER_S_MAX,
+    SESSION_MS,
+)
 from gateway.routing.lost_cancel import cancelled
 from gateway.routing.shared_table import NodeRow, NodeTaken, RoutingUnavailable, SharedTable
 
@@ -35,6 +42,11 @@ log = structlog.get_logger("keyway.nodes")
 
 _ATTEMPTS_MAX = 5  # each one loses against another node that changed something
 _NONE: frozenset[int] = frozenset()
+
+
+def _since_boot_s() -> float:
+    """Goes on while the machine sleeps: a node that wakes is no clock that was put forward."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class CannotJoin(Exception):
@@ -122,7 +134,7 @@ class Alone:
 class SharedOwners:
     """`serves`: the virtual brokers that this node listens for; `agreed`: what every node must have
     alike; `facts`: for operators; `reach`: the virtual brokers whose upstream broker is silent, and
-    is reached (gateway/core/routing/reach.py).
+    is reached (gateway/core/routing/reach.py). `clock`: in seconds; nobody puts it forward.
     """
 
     def __init__(
@@ -134,6 +146,7 @@ class SharedOwners:
         agreed: Callable[[], Mapping[str, str]],
         facts: Callable[[], Mapping[str, Any]],
         reach: Callable[[], tuple[frozenset[int], frozenset[int]]] = lambda: (_NONE, _NONE),
+        clock: Callable[[], float] = _since_boot_s,
     ) -> None:
         self.node_id = node_id
         self.routing = Routing()
@@ -147,12 +160,15 @@ class SharedOwners:
         self._agreed = agreed
         self._facts = facts
         self._reach = reach
+        self._clock = clock
+        self._beat_at: tuple[int, float] | None = None  # the clock of Redis, and this node's before
         self._live: dict[str, Node] = {}
         self._endpoints: dict[int, Endpoints] = {}
         self._joined = False
         self._leaving = False
         self._certain_until_s = 0.0  # the others count this node as alive for longer
-        self._doubts_until_s = 0.0  # Redis was away: silence of others is no death before this
+        # Redis was away, or its clock was put forward: silence of others is no death before this.
+        self._doubts_until_s = 0.0
         self._agreed_s = 0.0  # when the nodes last listened for the same brokers
         self._beating = asyncio.Lock()
         self._look = asyncio.Event()
@@ -388,7 +404,7 @@ class SharedOwners:
             reached=reached,
         )
         loop = asyncio.get_running_loop()
-        began_s = loop.time()
+        began_s, clock_s = loop.time(), self._clock()
         try:
             view = await self._table.beat(node, self._agreed(), self._facts())
         except RoutingUnavailable as error:
@@ -400,6 +416,10 @@ class SharedOwners:
             self.trouble = ""
             self._doubts_until_s = loop.time() + SESSION_MS / 1000
             log.info("nodes_heard_again")
+        forward_ms = self._put_forward_ms(view.clock_ms, clock_s)
+        if forward_ms > CLOCK_FORWARD_MS:
+            log.warning("redis_clock_put_forward", ms=round(forward_ms))
+            self._doubts_until_s = loop.time() + SESSION_MS / 1000
         self._certain_until_s = began_s + SESSION_MS / 1000
         doubts = loop.time() < self._doubts_until_s
         self.rows = tuple(sorted(view.rows, key=lambda row: row.node.id))
@@ -409,6 +429,15 @@ class SharedOwners:
             if row.alive_ms > 0 or (doubts and row.node.id in self._live)
         }
         self._learn(view.routing, live)
+
+    def _put_forward_ms(self, clock_ms: int, clock_s: float) -> float:
+        """How much more time has passed for Redis than for this node since the last beat.
+        `clock_s`: before this one was sent.
+        """
+        before, self._beat_at = self._beat_at, (clock_ms, clock_s)
+        if before is None:
+            return 0.0
+        return clock_ms - before[0] - (self._clock() - before[1]) * 1000
 
     def _learn(self, routing: Routing, live: dict[str, Node]) -> None:
         for name in sorted(live.keys() - self._live.keys()):

@@ -45,8 +45,11 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """`clock_ms`: of Redis, by which `rows` are judged."""
+
     routing: Routing
     rows: Sequence[NodeRow]
+    clock_ms: int
 
 
 class SharedTable:
@@ -146,7 +149,8 @@ def _view(answer: Sequence[Any]) -> View:
         placed=_names(content, "placed"),
     )
     pairs = zip(fields[::2], fields[1::2], strict=True)
-    return View(routing, [_row(name, row, int(now_us)) for name, row in pairs])
+    rows = [_row(name, row, int(now_us)) for name, row in pairs]
+    return View(routing, rows, int(now_us) // 1000)
 
 
 def _names(content: Mapping[str, Any], what: str) -> dict[int, str]:

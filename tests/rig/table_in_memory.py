@@ -19,6 +19,7 @@ class Shared:
     routing: Routing = field(default_factory=Routing)
     rows: dict[str, tuple[str, int, NodeRow]] = field(default_factory=dict)
     down: bool = False
+    forward_ms: int = 0  # its clock was put forward by so much
     publications: int = 0
     faster: int = 0  # changes by others that come just before
     down_once_stored: bool = False
@@ -36,17 +37,16 @@ class TableInMemory(SharedTable):
 
     async def beat(self, node: Node, agreed: Mapping[str, str], facts: Mapping[str, Any]) -> View:
         self._reach()
+        now = now_ms() + self.shared.forward_ms
         held = self.shared.rows.get(node.id)
-        if held is not None and held[0] != self.incarnation and held[1] > now_ms():
-            raise NodeTaken(node.id, held[1] - now_ms())
+        if held is not None and held[0] != self.incarnation and held[1] > now:
+            raise NodeTaken(node.id, held[1] - now)
         row = NodeRow(
             node=node, alive_ms=0, agreed=agreed, facts=facts, incarnation=self.incarnation
         )
-        self.shared.rows[node.id] = (self.incarnation, now_ms() + SESSION_MS, row)
-        rows = [
-            replace(row, alive_ms=until - now_ms()) for _, until, row in self.shared.rows.values()
-        ]
-        return View(self.shared.routing, rows)
+        self.shared.rows[node.id] = (self.incarnation, now + SESSION_MS, row)
+        rows = [replace(row, alive_ms=until - now) for _, until, row in self.shared.rows.values()]
+        return View(self.shared.routing, rows, now)
 
     async def publish(self, node: str, generation: int, content: Routing) -> bool:
         self._reach()

@@ -52,6 +52,7 @@ async def started(
         agreed=lambda: {"upstream cluster": cluster},
         facts=dict,
         reach=lambda: (reach[0], reach[1]),
+        clock=lambda: now_ms() / 1000,
     )
     await owners.enter()
     await owners.join()
@@ -115,6 +116,28 @@ def test_a_dead_node_is_followed_when_its_session_is_over() -> None:
         await asyncio.sleep(2 * MOVED_S)
         assert a.owned() == [1, 2]
         assert not a.let_go[1:], "a dead node lets nothing go"
+
+    story(tell)
+
+
+def test_a_clock_that_is_put_forward_kills_nobody() -> None:
+    """Who beats first after it finds all others' sessions over."""
+
+    async def tell(shared: Shared) -> None:
+        a, b = await started(shared, "a"), await started(shared, "b")
+        c = await started(shared, "c")
+        await asyncio.sleep(MOVED_S)
+        published, changes = shared.publications, a.changes
+        shared.forward_ms += 10 * SESSION_MS
+        await asyncio.sleep(MOVED_S)
+        assert (shared.publications, a.changes) == (published, changes), "nothing moves"
+        await b.die()
+        await asyncio.sleep(SESSION_MS / 1000 + MOVED_S)
+        await c.die()
+        shared.forward_ms += 10 * SESSION_MS
+        await asyncio.sleep(2 * SESSION_MS / 1000 + MOVED_S)
+        assert a.owners.others() == [], "who is dead is dead, a session later"
+        assert a.owned() == [1, 2]
 
     story(tell)
 
