@@ -38,3 +38,7 @@ ROUND_TRIP_BOUNDS_MS = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500,
 # Offsets that a window settles before the reader hears of it, unless none is left behind them: some
 # of the records of one batch.
 FORGET_OFFSETS = 128
+
+# Offsets behind the front whose records aside the reader keeps, the default span: members that are
+# slower than others ask for them soon, and a fetch of a few would read whole batches again.
+KEPT_ASIDE_OFFSETS = 16_384

@@ -64,7 +64,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.failures import WindowUnavailable, failure_of
 from gateway.windows.life_log import log_life, log_loaded
-from gateway.windows.limits import FORGET_OFFSETS
+from gateway.windows.limits import FORGET_OFFSETS, KEPT_ASIDE_OFFSETS
 from gateway.windows.loading import Loaded
 from gateway.windows.read_results import taken_in
 from gateway.windows.start_position import source_of
@@ -291,6 +291,8 @@ class Window:
         core = self.life.core
         if offset >= self._forget_from or core is None or offset == core.read_position:
             self._forget_from = offset + FORGET_OFFSETS
+            if core is not None:
+                offset = max(core.cursor, offset - KEPT_ASIDE_OFFSETS)
             self._dependencies.reader.forget_below(self.source, offset, self.on_read)
 
     def _stop_reading(self) -> None:

@@ -80,6 +80,7 @@ class ScriptedLog:
         self.leaders: dict[int, list[int]] = {}
         self.starts: dict[int, int] = {}
         self.wishes: dict[tuple[int, Sink], tuple[int, int, int]] = {}  # (partition, sink)
+        self.forgotten: dict[tuple[int, Sink], int] = {}  # below which a sink needs nothing
         self.gone: set[int] = set()  # offsets that cannot be read again
         self.failure: UpstreamError | None = None
         self.troubles: dict[int, Unreadable] = {}  # by partition, as operators see them
@@ -157,7 +158,7 @@ class ScriptedLog:
         self.wishes.pop((source.tp.partition, sink), None)
 
     def forget_below(self, source: Source, offset: int, sink: Sink) -> None:
-        pass
+        self.forgotten[source.tp.partition, sink] = offset
 
     def mean_record_bytes(self, source: Source) -> int:  # noqa: ARG002
         return self.mean_bytes
