@@ -67,7 +67,7 @@ def build(
         coordination=members.coordination,
     )
     strangers = Strangers(
-        members.groups, authoriser, members.other_types.active, services.windows.dependencies.log
+        members.groups, authoriser, members.other_types.known, services.windows.dependencies.log
     )
     listen.server.looks.add(strangers, strangers.answer)
     answered: dict[ApiKey, Handler] = {

@@ -4,8 +4,8 @@ share group, so that one name is one group of one kind, and nobody else moves it
 
 All other names pass, and so does what a client without the right sends: upstream refuses that as
 for any name, so nobody learns which groups there are. While a group has no members, two things
-pass: positions that follow from another cluster; and requests of consumers, if some have the name
-already (they came at a broker, past the gateway).
+pass: positions that follow from another cluster; and all requests if the name is that of a group of
+consumers as well: they had it before, or came at a broker, past the gateway.
 
 Not implemented: StreamsGroupHeartbeat (88); SyncGroup, Heartbeat and LeaveGroup, which upstream
 refuses to who is no member.
@@ -41,7 +41,7 @@ from gateway.members.groups import Groups
 class Strangers:
     groups: Groups
     authoriser: Authoriser
-    other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
+    consumers_have: Callable[[str], Awaitable[bool]]  # the name of a group, or had it
     log: GroupLog
 
     @property
@@ -79,7 +79,7 @@ class Strangers:
         group = self.groups.get(name)
         if group is None or group.members:
             return group is None
-        return sets_position(key, body) or await self.other_type_active(name)
+        return sets_position(key, body) or await self.consumers_have(name)
 
     async def _has_right(self, request: Request, group: str) -> bool:
         """A denial is never taken from memory: upstream may have forgotten it, too."""

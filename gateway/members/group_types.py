@@ -4,12 +4,15 @@ A share member may not join there, as in Kafka, where a name is one group of one
 read the same records, and the one that commits last would set the other's position. An empty group
 of another kind is no hindrance: a Key-Shared group of that name continues from its offsets. If the
 upstream does not answer in time, the member may join.
+
+So a name that consumers had goes back to them once the share members have left: upstream still has
+their group, empty. A name that was a Key-Shared group's from the start does not (strangers.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +27,7 @@ from gateway.upstream.requests import ask_coordinator
 
 log = structlog.get_logger("keyway.groups")
 
-_NO_MEMBERS = ("Dead", "Empty", "")  # Dead: not there; empty: an error came instead
+_NO_MEMBERS = ("Dead", "Empty")  # Dead: not there
 
 
 class UpstreamView(Protocol):
@@ -41,36 +44,51 @@ class OtherGroupTypes:
 
     async def active(self, group: str) -> bool:
         """Members of another kind of group have this name."""
+        return await self._one_is(group, _has_members)
+
+    async def known(self, group: str) -> bool:
+        """Members of another kind of group have this name, or had it."""
+        return await self._one_is(group, _had_members)
+
+    async def _one_is(self, group: str, wanted: Callable[[Message], bool]) -> bool:
         try:
             async with asyncio.timeout(OTHER_GROUP_TYPE_S_MAX):
-                return await self._any(group)
+                return await self._any(group, wanted)
         except (UpstreamError, TimeoutError) as error:
             log.info("group_type_not_known", group=group, reason=str(error) or "timeout")
             return False
 
-    async def _any(self, group: str) -> bool:
+    async def _any(self, group: str, wanted: Callable[[Message], bool]) -> bool:
         classic = {"Groups": [group]}
         consumer = {"GroupIds": [group], "IncludeAuthorizedOperations": False}
-        if await self._state(group, ApiKey.DESCRIBE_GROUPS, classic) not in _NO_MEMBERS:
+        if wanted(await self._row(group, ApiKey.DESCRIBE_GROUPS, classic)):
             return True
         try:
-            state = await self._state(group, ApiKey.CONSUMER_GROUP_DESCRIBE, consumer)
+            return wanted(await self._row(group, ApiKey.CONSUMER_GROUP_DESCRIBE, consumer))
         except Refused as refused:
             if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
             return False  # an upstream from before KIP-848
-        return state not in _NO_MEMBERS
 
-    async def _state(self, group: str, api: ApiKey, body: Message) -> str:
-        row = await ask_coordinator(
+    async def _row(self, group: str, api: ApiKey, body: Message) -> Message:
+        return await ask_coordinator(
             self.upstream,
             group,
             lambda broker: self._described(api, body, broker),
             lambda row: int(row["ErrorCode"]),
         )
-        return str(row["GroupState"]) if row["ErrorCode"] == 0 else ""
 
     async def _described(self, api: ApiKey, body: Message, broker: int) -> Message:
         answer = await self.upstream.call(api, body, broker_id=broker)
         row: Message = answer["Groups"][0]
         return row
+
+
+def _has_members(row: Message) -> bool:
+    return row["ErrorCode"] == 0 and row["GroupState"] not in _NO_MEMBERS
+
+
+def _had_members(row: Message) -> bool:
+    """A classic group that only committed has no protocol type."""
+    there = row["ErrorCode"] == 0 and row["GroupState"] != "Dead"
+    return there and row.get("ProtocolType") != ""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.share_members import MemberFailed, ShareHost
+from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.patience import wait_until
@@ -21,25 +23,25 @@ Names = Callable[[str], str]
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_name_under_which_consumers_are_at_work(
     gateway: GatewayProcess,
+    kafka: KafkaCluster,
     topic: Topic,
     fresh_name: Names,
     librdkafka_host: ShareHost,
     protocol: str,
 ) -> None:
     """Both would read the same records, and the last commit would set the other's position. When
-    the consumers have gone, the group goes on where they were.
+    the consumers have gone, the group goes on where they were, and so do they when it has gone.
     """
     name, group = topic(), fresh_name("kinds")
     produce(gateway.bootstrap, name, [(b"k%d" % at, b"%d" % at) for at in range(6)])
-    consumer = Consumer(
-        {
-            "bootstrap.servers": gateway.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
+    config = {
+        "bootstrap.servers": gateway.bootstrap,
+        "group.id": group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(config)
     consumer.subscribe([name])
     wait_until(lambda: consumer.poll(0.5) is not None, what="a record", deadline_s=30)
     consumer.commit(offsets=[TopicPartition(name, 0, 4)], asynchronous=False)
@@ -57,4 +59,18 @@ def test_a_name_under_which_consumers_are_at_work(
         offsets += [record.offset for record in batch]
         member.settle("ACCEPT", batch)
     assert sorted(offsets) == [4, 5]
+    wait_for_committed(kafka, group, name, 0, 6)
     member.close()
+    produce(gateway.bootstrap, name, [(b"k", b"6")])
+    again = Consumer(config)
+    again.subscribe([name])
+    came: list[Message] = []
+
+    def comes() -> bool:
+        found = again.poll(0.5)
+        came.extend([] if found is None else [found])
+        return found is not None
+
+    wait_until(comes, what="a record for a consumer, whose name it was before", deadline_s=30)
+    assert [(each.error(), each.offset()) for each in came] == [(None, 6)]
+    again.close()

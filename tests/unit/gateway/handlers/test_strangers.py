@@ -49,14 +49,14 @@ class Site:
     connection: ScriptedConnection = field(
         default_factory=lambda: ScriptedConnection(99, operations=EVERY)
     )
-    others: set[str] = field(default_factory=set)  # names that consumers have at upstream
+    others: set[str] = field(default_factory=set)  # names of consumers' groups at upstream
 
     def __post_init__(self) -> None:
         self.strangers = Strangers(
-            self.node.groups, Authoriser(now_ms), self._active, GroupLog(now_ms)
+            self.node.groups, Authoriser(now_ms), self._have, GroupLog(now_ms)
         )
 
-    async def _active(self, group: str) -> bool:
+    async def _have(self, group: str) -> bool:
         return group in self.others
 
     async def ask(self, key: ApiKey, message: Message | None = None) -> Message | None:
@@ -111,7 +111,7 @@ def test_what_passes_while_a_group_has_no_members() -> None:
             site.others.add(GROUP)
             assert await site.all_refused(), "share members have the name"
             await client.heartbeat(-1)
-            assert not await site.all_refused(), "consumers have it, who came at a broker"
+            assert not await site.all_refused(), "consumers have it, or had it"
             site.others.clear()
             position = committing(encode_commit(7, [], origin=5))
             assert await site.ask(ApiKey.OFFSET_COMMIT, position) is None

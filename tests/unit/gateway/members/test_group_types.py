@@ -17,7 +17,7 @@ from tests.rig.share_client import Client, ScriptedConnection, error, services
 from tests.rig.virtual_time import now_ms, run
 
 CLASSIC, CONSUMER = ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE
-Answer = tuple[int, str] | UpstreamError  # error code and state
+Answer = tuple[int, str] | tuple[int, str, str] | UpstreamError  # error code, state, protocol type
 
 
 @dataclass(slots=True)
@@ -41,7 +41,10 @@ class Upstream:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, UpstreamError):
             raise answer
-        return {"Groups": [{"ErrorCode": answer[0], "GroupState": answer[1]}]}
+        row: Message = {"ErrorCode": answer[0], "GroupState": answer[1]}
+        if api_key == CLASSIC:
+            row["ProtocolType"] = "consumer" if len(answer) < 3 else answer[2]
+        return {"Groups": [row]}
 
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -71,6 +74,26 @@ DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 def test_who_is_at_work(classic: Answer, consumer: Answer, *, expected: bool) -> None:
     upstream = Upstream({CLASSIC: [classic], CONSUMER: [consumer]})
     assert run(OtherGroupTypes(upstream).active("g")) is expected
+
+
+@pytest.mark.parametrize(
+    ("classic", "consumer", "expected"),
+    [
+        ((0, "Dead", ""), (NOT_FOUND, ""), False),
+        ((NOT_FOUND, "Dead", ""), (NOT_FOUND, ""), False),
+        ((0, "Empty", ""), (NOT_FOUND, ""), False),
+        ((0, "Empty", "consumer"), (NOT_FOUND, ""), True),
+        ((0, "Stable", "consumer"), (NOT_FOUND, ""), True),
+        ((NOT_FOUND, "Dead", ""), (0, "Empty"), True),
+        ((NOT_FOUND, "Dead", ""), (0, "Stable"), True),
+        ((DENIED, "", ""), (DENIED, ""), False),
+        ((0, "Empty", ""), Refused(ErrorCode.UNSUPPORTED_VERSION, "69"), False),
+        (Unreachable("away"), (0, "Empty"), False),
+    ],
+)
+def test_who_has_the_name_or_had_it(classic: Answer, consumer: Answer, *, expected: bool) -> None:
+    upstream = Upstream({CLASSIC: [classic], CONSUMER: [consumer]})
+    assert run(OtherGroupTypes(upstream).known("g")) is expected
 
 
 def test_a_coordinator_that_moved_is_looked_for() -> None:
