@@ -100,8 +100,7 @@ class LinkRun:
     _at_work: set[str] = field(default_factory=set, init=False)  # copied since the last look
     _marks: HighWatermarks = field(default_factory=HighWatermarks, init=False)
     _lookup: Lookup = field(init=False)
-    # The places of the batch in flight, by the target's topics.
-    _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)
+    _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)  # by target
     _starts_at: dict[Partition, int] = field(default_factory=dict, init=False)
     # What a batch failed with: Spark tells of it only that a callback has failed.
     _failure: Exception | None = field(default=None, init=False)
@@ -441,6 +440,7 @@ class LinkRun:
         return plan
 
     def _look_for_unreadable(self, fault: str) -> None:
+        self._refusals.damaged(fault, monotonic(), self.report.link)
         if OVERFLOW not in fault:
             return
         try:

@@ -1,11 +1,13 @@
-"""Records that Spark cannot read at all: its timestamps are microseconds in 64 bits, so Kafka's
+"""Records that Spark cannot read at all. Its timestamps are microseconds in 64 bits, so Kafka's
 source fails with "long overflow" on a record of the year 294,247 or later, without a word of where
 it is. The broker's index of timestamps says which partitions have one; there it is looked for.
+Where a batch of records is damaged on the broker's disk, Java's client names the partition.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import islice
 
@@ -20,6 +22,13 @@ from spark.streaming.orders import Partition
 
 OVERFLOW = "long overflow"  # what Spark says
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1_000
+_DAMAGED = re.compile(r"for partition (\S+)-([0-9]+) at offset [0-9]+ is invalid")  # Kafka's words
+
+
+def damaged(fault: str) -> Partition | None:
+    """The partition that has a batch whose checksum is wrong, if that is the fault."""
+    found = _DAMAGED.search(fault)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def unreadable(side: KafkaSide, starts: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from spark.links import beginning
 from spark.links.distribute import LinkRun
 from spark.streaming.produce import PositionMoved
-from tests.rig.link_in_memory import Side, World
+from tests.rig.link_in_memory import DEFAULTS, Side, World
 
 
 def test_a_position_that_moved_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,28 @@ class OfJava(Py4JJavaError):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def test_a_topic_with_a_damaged_batch_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's query of all topics failed for ever."""
+    here = Side("c1", {"flights": "here", "my-fares-2": "fares"})
+    world = World(here=here, there=Side("c2", {"flights": "1", "my-fares-2": "2"}), config=DEFAULTS)
+    run = world.process()
+    told = (
+        "Record batch for partition my-fares-2-1 at offset 7 is invalid, cause: Record is corrupt"
+    )
+
+    def round_of(_: LinkRun) -> None:
+        run.stop.set()
+        raise OfJava(f"Caused by: org.apache.kafka.common.KafkaException: {told}")
+
+    monkeypatch.setattr(LinkRun, "_round", round_of)
+    run.run()
+    plan = run._survey()
+    assert plan.topics.keys() == {"flights"}
+    assert told in plan.stopped["my-fares-2"]
+    run._refusals.try_again("my-fares-2")
+    assert run._survey().topics.keys() == {"flights", "my-fares-2"}, "it is tried again"
 
 
 def test_an_exception_of_the_jvm_in_the_link_s_own_thread_is_waited_out(
