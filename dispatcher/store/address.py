@@ -30,10 +30,11 @@ from redis.exceptions import ResponseError
 SENTINEL_PORT = 26_379
 SENTINEL_S_MAX = 0.5  # for its answer; the others are asked after it, within the time of one call
 SENTINELS_MAX = 9
-TOO_OLD = "it is older than Redis 6.0, or a proxy without HELLO: Keyway needs Redis 6.0 or newer"
 SCHEMES = "redis://, rediss://, unix:// or redis+sentinel://"
 
 _SENTINEL = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
+# redis-py 8 would begin with HELLO 3, which servers before 6.0, and some proxies, refuse.
+_RESP = 2
 _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
 
@@ -53,7 +54,7 @@ class RedisAddress:
 
     def pool(self, **options: Any) -> ConnectionPool:  # noqa: ANN401
         """Connects when it is used. `options` are redis-py's, and win over those of the URL."""
-        merged = {**self.options, **options}
+        merged = {"protocol": _RESP, **self.options, **options}
         if self.sentinels:
             return _PrimaryPool(self, merged)
         plain = merged.get("connection_class", Connection)
@@ -125,22 +126,18 @@ def _secrets(options: dict[str, Any]) -> tuple[str, ...]:
 
 class _Leaves(AbstractConnection):
     """Ends with the first refusal to write. Its pool would keep it for ever: the machine of a
-    former primary lives on. Nor does it go on with a server that is too old.
+    former primary lives on.
     """
 
     async def read_response(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         try:
             return await super().read_response(*args, **options)
         except ResponseError as error:
-            said = str(error)
-            if is_too_old(said):
-                why = TOO_OLD
-            elif is_no_primary(said):
-                why = f"it is not the primary any more: {said}"
-            else:
+            if not is_no_primary(str(error)):
                 raise
+            said = str(error)
         await self.disconnect()
-        raise ConnectionLost(why)
+        raise ConnectionLost(f"it is not the primary any more: {said}")
 
 
 class _Server(_Leaves, Connection): ...
@@ -159,11 +156,6 @@ _LEAVING: dict[type[AbstractConnection], type[AbstractConnection]] = {
     Connection: _Server,
     SSLConnection: _TlsServer,
 }
-
-
-def is_too_old(refusal: str) -> bool:
-    """The answer of a server that does not know redis-py's first words, HELLO 3 (since 6.0)."""
-    return "unknown command" in refusal and "HELLO" in refusal.upper()
 
 
 def is_no_primary(refusal: str) -> bool:
@@ -191,6 +183,7 @@ class _PrimaryPool(SentinelConnectionPool):
                 "socket_timeout": SENTINEL_S_MAX,
                 "socket_connect_timeout": SENTINEL_S_MAX,
                 "retry": Retry(NoBackoff(), 0),
+                "protocol": _RESP,
                 **({"ssl": True, **of_tls} if tls else {}),
                 **(address.sentinel_options or {}),
             },

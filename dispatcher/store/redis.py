@@ -94,7 +94,7 @@ class RedisStore:
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),  # bounded retries are the caller's
             decode_responses=False,
-            protocol=2,
+            protocol=2,  # which its line reads, whatever the URL says
             # No call takes more than one connection, so with a turn it never waits for one.
             max_connections=CONNECTIONS_MAX,
         )

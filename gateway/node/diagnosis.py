@@ -15,6 +15,7 @@ from gateway.core.wire.errors import ErrorCode, error_name
 
 METADATA_BYTES_WANTED = 4_096  # Kafka's default of offset.metadata.max.bytes; span_max counts on it
 CLOCK_OFF_S_MAX = 5.0  # by_duration starts and lags in seconds are wrong by as much
+REDIS_WANTED = (5, 0)  # streams, and scripts that ask for the time before they write
 REDIS_TESTED = (6, 2)  # the oldest: the embedded one
 ROUND_TRIP_S_WANTED = 0.005  # every record waits for two
 FREE_BYTES_WANTED = 1024**3  # the embedded Redis rewrites its file beside the old one
@@ -296,7 +297,13 @@ def _answering(redis: Redis) -> Iterator[Finding]:
         yield warning("Redis", found, "move it nearer: every record waits for two round trips")
     else:
         yield ok("Redis", found)
-    if _version(redis.version) < REDIS_TESTED:
+    if _version(redis.version) < REDIS_WANTED:
+        yield fault(
+            "Redis",
+            f"Redis {redis.version} is too old",
+            f"take {'.'.join(map(str, REDIS_TESTED))} or newer",
+        )
+    elif _version(redis.version) < REDIS_TESTED:
         yield warning(
             "Redis",
             f"Redis {redis.version} is older than all that Keyway is tested with",

@@ -4,7 +4,7 @@ import pytest
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.sentinel import SentinelManagedConnection
 
-from dispatcher.store.address import SENTINELS_MAX, is_no_primary, is_too_old, read_address
+from dispatcher.store.address import SENTINELS_MAX, is_no_primary, read_address
 
 
 def test_a_server_by_its_url() -> None:
@@ -88,17 +88,3 @@ def test_who_does_not_write_says_so_also_within_a_script() -> None:
     assert is_no_primary("NOREPLICAS Not enough good replicas to write.")
     assert is_no_primary("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is no.")
     assert not is_no_primary("NOSCRIPT No matching script.")
-
-
-@pytest.mark.parametrize(
-    ("refusal", "expected"),
-    [
-        ("ERR unknown command `HELLO`, with args beginning with: `3`, ", True),  # Redis 5
-        ("ERR unknown command 'HELLO'", True),  # Redis 4
-        ("unknown command 'hello'", True),
-        ("ERR unknown command `XADD`, with args beginning with: `k`, ", False),
-        ("NOAUTH HELLO must be called with the client already authenticated", False),
-    ],
-)
-def test_a_server_that_is_too_old(refusal: str, *, expected: bool) -> None:
-    assert is_too_old(refusal) is expected
