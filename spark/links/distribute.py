@@ -36,14 +36,13 @@ from keyway.clusters.core.tree import ClusterName, Distributor
 from keyway.kafka.identities import Identities
 from keyway.service import Backoff
 from spark.links.beginning import Beginning, policy_of
-from spark.links.columns import judged, sealed
 from spark.links.high_watermarks import HighWatermarks
 from spark.links.link import Link
-from spark.links.lookup import Lookup, Named, lookup
-from spark.links.on_the_way import through_pipeline
+from spark.links.on_the_way import fresh_steps
 from spark.links.plan import Plan
 from spark.links.refusals import Refusals
 from spark.links.reports import LinkReport
+from spark.links.sealing import COLUMNS, Named, Sealing
 from spark.links.status import StatusTopic
 from spark.links.surveyor import Surveyor
 from spark.links.switch import choose_target
@@ -99,7 +98,6 @@ class LinkRun:
     _surveyor: Surveyor = field(init=False)
     _at_work: set[str] = field(default_factory=set, init=False)  # copied since the last look
     _marks: HighWatermarks = field(default_factory=HighWatermarks, init=False)
-    _lookup: Lookup = field(init=False)
     _underway: Mapping[Partition, Partition] = field(default_factory=dict, init=False)  # by target
     _starts_at: dict[Partition, int] = field(default_factory=dict, init=False)
     # What a batch failed with: Spark tells of it only that a callback has failed.
@@ -160,10 +158,6 @@ class LinkRun:
             self.report.well()  # both clusters have answered, and no query will tell
             self.stop.wait(SURVEY_EVERY_S)
             return
-        names = {
-            name: Named(plan.logical[name], topic.topic_id) for name, topic in plan.topics.items()
-        }
-        self._lookup = lookup(self.session, names, self.config.seals())
         checkpoints = self.config.messages.state_directory / self._link.name
         shutil.rmtree(checkpoints, ignore_errors=True)  # of a run that was killed
         query = self._query(plan, starts, (checkpoints / uuid.uuid4().hex).resolve())
@@ -279,7 +273,6 @@ class LinkRun:
             .option("kafka.allow.auto.create.topics", "false")
             .load()
         )
-        rows = self._sealed(records)
 
         def batch(rows: DataFrame, number: int) -> None:
             self._idle.clear()
@@ -293,7 +286,7 @@ class LinkRun:
                 self._idle.set()
 
         return (
-            rows.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
+            records.writeStream.queryName(f"{self._link.name}-{uuid.uuid4().hex[:8]}")
             .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{messages.trigger_interval_ms} milliseconds")
             .foreachBatch(batch)
@@ -307,9 +300,9 @@ class LinkRun:
         ends: Mapping[Partition, int],
         rows: DataFrame,
     ) -> None:
-        """Copies one micro-batch of sealed rows, which began at `starts` or where the last one
-        ended, and reads up to `ends`. Once a new query is wanted, the rest of this one does
-        nothing: the next starts from the positions.
+        """Copies one micro-batch, which began at `starts` or where the last one ended, and reads up
+        to `ends`. Once a new query is wanted, the rest of this one does nothing: the next starts
+        from the positions.
         """
         if self._replan.is_set() or self.stop.is_set():
             return
@@ -324,7 +317,8 @@ class LinkRun:
             (plan.targets[name], partition): (name, partition) for name, partition in places
         }
         writing = self._writing(plan, ends, places=len(places))
-        copied = rows.mapInArrow(copying(writing), RESULT_DDL)
+        copies = copying(writing, self._sealing(plan).sealed)
+        copied = rows.select(*COLUMNS).mapInArrow(copies, RESULT_DDL)
         results = [result.asDict() for result in copied.collect()]
         self._underway = {}
         total = self._account(results)
@@ -333,16 +327,12 @@ class LinkRun:
         self._measure(results, ends, monotonic() - began_s)
         self._keep_to_the_rate(total, began_s)
 
-    def _sealed(self, records: DataFrame) -> DataFrame:
-        """What is done to every record. It is a part of the query: if each batch built these
-        columns, that would be two thousand calls of Python to the JVM.
-        """
-        rows = judged(records, self._lookup)
-        if self.pipeline is not None:
-            rows = through_pipeline(rows, self.pipeline)
-        rows = sealed(rows, self.distributor, self._lookup)
-        # Only routed rows are written by their logical name.
-        return rows.drop("logical_topic") if self.pipeline is None else rows
+    def _sealing(self, plan: Plan) -> Sealing:
+        names = {
+            name: Named(plan.logical[name], topic.topic_id) for name, topic in plan.topics.items()
+        }
+        steps = None if self.pipeline is None else fresh_steps(self.pipeline)
+        return Sealing(names, self.config.seals(), self.distributor, steps)
 
     def _account(self, results: Iterable[Result]) -> int:
         """Takes note of the work of tasks. Returns the number of records."""
@@ -462,7 +452,7 @@ class LinkRun:
         before = {place: at for place, at in held.items() if starts[place] < at}
         if before:
             records = between(self.session, self._source.cluster, starts, before)
-            self._batch(plan, starts, before, self._sealed(records))
+            self._batch(plan, starts, before, records)
         if self.config.messages.on_refused == "skip":
             behind = {
                 place: at + 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow
-from pyspark.sql import DataFrame
 
 from spark.pipelines.config import Pipeline
 from spark.transforms.frames import batch_function
@@ -15,12 +14,11 @@ from spark.transforms.frames import batch_function
 Batches = Iterable[pyarrow.RecordBatch]
 
 
-def through_pipeline(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """`rows` as columns.py judges them; every row comes back, in its order. A row that the
+def fresh_steps(pipeline: Pipeline) -> Callable[[Batches], Iterator[object]]:
+    """For batches as sealing.py judges them; every row comes back, in its order. A row that the
     steps filter out has no `logical_topic`.
     """
-    steps = batch_function(pipeline.plan, "logical_topic")
-    return rows.mapInArrow(fresh_only(steps), rows.schema)
+    return fresh_only(batch_function(pipeline.plan, "logical_topic"))
 
 
 def fresh_only(steps: Callable[[Batches], Batches]) -> Callable[[Batches], Iterator[object]]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from keyway.clusters.core.copies import Stood, judge
+from keyway.clusters.core.copies import Stood, as_in_headers, judge
 from keyway.clusters.core.tree import ClusterName
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.to_ends import place_of, read_to
-from spark.links.lookup import topic_id_of
 from spark.streaming.kafka import KafkaSide, parted
 from spark.streaming.limits import (
     ANSWER_S,
@@ -107,5 +106,5 @@ def _is_own(message: Message, source: ClusterName, topic: Fresh, seals: Seals) -
     if copy is None:
         return False
     if copy.origin.topic_id:
-        return copy.origin.topic_id == topic_id_of(topic.topic_id)
+        return copy.origin.topic_id == as_in_headers(topic.topic_id)
     return (copy.origin.cluster, copy.origin.topic) == (source, topic.logical)

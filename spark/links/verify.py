@@ -24,8 +24,7 @@ from keyway.clusters.config import Cluster, ClustersConfig, ConfigError
 from keyway.clusters.core.copies import NO_TOPIC_ID
 from keyway.clusters.core.names import Unfit
 from keyway.terminal.progress import Progress, Step, no_step
-from spark.links.columns import judged
-from spark.links.lookup import Named, lookup
+from spark.links.sealing import COLUMNS, JUDGED_DDL, Named, judging
 from spark.session import kafka_session, tasks_told
 from spark.streaming.kafka import source_settings
 
@@ -133,16 +132,17 @@ def records_of(
         .option("kafka.isolation.level", "read_committed")
         .load()
     )
-    rows = judged(records, lookup(session, {name: Named(topic, "")}, config.seals()))
-    own = F.concat(F.lit("-"), "partition", F.lit("-"), "offset", F.lit(f"-{cluster.name}/{topic}"))
+    judged = judging({name: Named(topic, "")}, config.seals())
+    rows = records.select(*COLUMNS).mapInArrow(judged, JUDGED_DDL)
+    own = F.concat("partition", F.lit("-"), "offset", F.lit(f"-{cluster.name}/{topic}"))
     # Without the topic id, which copies of version 1 do not tell.
     copied = F.substring("origin", len(NO_TOPIC_ID) + 2, 400)
     rows = rows.withColumn("origin", F.coalesce(copied, own))
     return rows.select(
-        F.substring("origin", 2, 400).alias("origin"),
-        F.regexp_extract("origin", r"^-\d+-\d+-(.+)/", 1).alias("cluster"),
-        F.regexp_extract("origin", r"^-(\d+)-", 1).cast("int").alias("origin_partition"),
-        F.regexp_extract("origin", r"^-\d+-(\d+)-", 1).cast("bigint").alias("origin_offset"),
+        "origin",
+        F.regexp_extract("origin", r"^\d+-\d+-(.+)/", 1).alias("cluster"),
+        F.regexp_extract("origin", r"^(\d+)-", 1).cast("int").alias("origin_partition"),
+        F.regexp_extract("origin", r"^\d+-(\d+)-", 1).cast("bigint").alias("origin_offset"),
         "partition",
         "offset",
         F.xxhash64(

@@ -63,6 +63,8 @@ from spark.streaming.rows import headers_of_rows, listed, origin_of, pieces_of
 from spark.streaming.writers import Kept, Writer
 from spark.streaming.zips import not_read_again
 
+Prepared = Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
+
 KEPT = Kept()  # of this process, which runs one task after the other
 
 
@@ -76,20 +78,19 @@ class _Refused(Exception):
     """Why the topic stops."""
 
 
-def copying(
-    writing: Writing,
-) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """The function for `mapInArrow` over columns as spark/links/columns.py seals them. Each Spark
-    partition must be one partition of a topic, in order, as the Kafka source makes them.
+def copying(writing: Writing, prepared: Prepared = iter) -> Prepared:
+    """The function for `mapInArrow`. Each Spark partition must be one partition of a topic, in
+    order, as the Kafka source makes them. `prepared` gives its batches the columns that
+    spark/links/sealing.py seals.
     """
     # A function inside this one would be pickled with all that it names, so with a KEPT of its own.
-    return partial(_copied, writing)
+    return partial(_copied, writing, prepared)
 
 
 def _copied(
-    writing: Writing, batches: Iterable[pyarrow.RecordBatch]
+    writing: Writing, prepared: Prepared, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    rest = (batch for batch in batches if batch.num_rows)
+    rest = (batch for batch in prepared(batches) if batch.num_rows)
     first = next(rest, None)
     if first is not None:
         topic, partition = first.column("topic")[0].as_py(), first.column("partition")[0].as_py()

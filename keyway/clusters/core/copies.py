@@ -5,11 +5,11 @@ record.
                  │ flags    seal             │                      │ │    origin: cluster/topic
                  version                     topic id       partition  offset
 
-Plain ASCII, so that every console tool shows it, and with fixed widths up to the topic id, so that
-Spark's own columns can cut it. The topic is the logical one (without the clusters' name patterns)
-that the record was produced to, whatever a transform makes of it later. The topic id is the one
-that topic had then: a topic that is deleted and created again counts its offsets anew. A cluster
-without topic ids has the id of zeros. Headers of version 1, which had no topic id, are read, too.
+Plain ASCII, so that every console tool shows it, and with fixed widths up to the topic id. The
+topic is the logical one (without the clusters' name patterns) that the record was produced to,
+whatever a transform makes of it later. The topic id is the one that topic had then: a topic that is
+deleted and created again counts its offsets anew. A cluster without topic ids has the id of zeros.
+Headers of version 1, which had no topic id, are read, too.
 
 Applications that copy the headers of their input to their output (Kafka Streams, Connect) would
 hand the flags on to records that are new, which then would never be distributed. So a header is
@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from keyway.clusters.core.limits import COPY_HEADER_BYTES_MAX, COPY_HEADERS_MAX
 from keyway.clusters.core.seals import Seal, fits, made
@@ -90,14 +91,43 @@ class Doubt(StrEnum):
     TOO_MANY = "too_many"  # behind the first COPY_HEADERS_MAX: not looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One well-formed header, whose seal is not checked yet. `claimed`: what the seal covers."""
+class Claim(NamedTuple):
+    """One well-formed header, whose seal is not checked yet. A link has one for each record that
+    was copied before, so what few ask for is made when they do.
+    """
 
-    version: int
-    copy: Copy
-    claimed: str
-    seal: Seal
+    text: str
+
+    @property
+    def version(self) -> int:
+        return int(self.text[0])
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(int(self.text[FLAGS_AT : SEAL_AT - 1], 16))
+
+    @property
+    def seal(self) -> Seal:
+        return Seal(int(self.text[SEAL_AT : ORIGIN_AT - 1], 16))
+
+    @property
+    def claimed(self) -> str:
+        """What the seal covers."""
+        return f"{self.text[FLAGS_AT : SEAL_AT - 1]}-{self.text[ORIGIN_AT:]}"
+
+    @property
+    def origin(self) -> str:
+        """As `header` takes it."""
+        origin = self.text[ORIGIN_AT:]
+        return f"{NO_TOPIC_ID}-{origin}" if self.version == 1 else origin
+
+    @property
+    def copy(self) -> Copy:
+        found = _PATTERN.match(self.text)
+        assert found is not None, self.text
+        start, partition, offset, cluster, topic = found.groups()
+        origin = Origin(ClusterName(cluster), topic, int(partition), int(offset), _known(start))
+        return Copy(self.flags, origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +150,19 @@ def as_in_headers(topic_id: str) -> str:
 
 def judge(headers: Headers, record: Stood, *, seals: Seals = CHECKSUM) -> Judged:
     """Of all headers of a record, in order; those of other names are not looked at."""
-    copy: Copy | None = None
+    claim, doubts = believed(
+        (value for name, value in headers if name == COPY_HEADER), record, seals
+    )
+    return Judged(None if claim is None else claim.copy, tuple(doubts))
+
+
+def believed(
+    values: Iterable[bytes | None], record: Stood, seals: Seals
+) -> tuple[Claim | None, list[Doubt]]:
+    """The first of a record's copy headers whose seal fits, and a doubt for every other one."""
+    found: Claim | None = None
     doubts: list[Doubt] = []
-    mine = (value for name, value in headers if name == COPY_HEADER)
-    for at, value in enumerate(mine):
+    for at, value in enumerate(values):
         if at >= COPY_HEADERS_MAX:
             doubts.append(Doubt.TOO_MANY)
             continue
@@ -132,11 +171,11 @@ def judge(headers: Headers, record: Stood, *, seals: Seals = CHECKSUM) -> Judged
             doubts.append(claim)
         elif not fits(claim.version, claim.claimed, record, claim.seal, seals):
             doubts.append(Doubt.SEAL)
-        elif copy is not None:
+        elif found is not None:
             doubts.append(Doubt.REPEATED)
         else:
-            copy = claim.copy
-    return Judged(copy, tuple(doubts))
+            found = claim
+    return found, doubts
 
 
 def parse(value: bytes | None) -> Claim | Doubt:
@@ -149,15 +188,7 @@ def parse(value: bytes | None) -> Claim | Doubt:
         text = value.decode("ascii")
     except UnicodeDecodeError:
         return Doubt.MALFORMED
-    found = _PATTERN.match(text)
-    if found is None:
-        return Doubt.MALFORMED
-    start, partition, offset, cluster, topic = found.groups()
-    origin = Origin(ClusterName(cluster), topic, int(partition), int(offset), _known(start))
-    flags = text[FLAGS_AT : SEAL_AT - 1]
-    seal = Seal(int(text[SEAL_AT : ORIGIN_AT - 1], 16))
-    copy = Copy(Flags(int(flags, 16)), origin)
-    return Claim(int(text[0]), copy, f"{flags}-{text[ORIGIN_AT:]}", seal)
+    return Claim(text) if _PATTERN.match(text) else Doubt.MALFORMED
 
 
 def _known(start: str) -> str:
@@ -170,7 +201,17 @@ def encode(copy: Copy, record: Stood, *, seals: Seals = CHECKSUM) -> bytes:
     """The header's value for `record`, the copy as it is about to be written."""
     origin = f"{copy.origin.topic_id or NO_TOPIC_ID}-{copy.origin}"
     flags = f"{copy.flags:08x}"
-    seal = made(f"{flags}-{origin}", record, seals)
-    text = f"{VERSION}-{flags}-{seal:016x}-{origin}"
-    assert _PATTERN.match(text), text
-    return text.encode("ascii")
+    text = header(flags, origin, made(seals)(f"{flags}-{origin}", *record))
+    assert _PATTERN.match(text.decode()), text
+    return text
+
+
+def header(flags: str, origin: str, seal: str) -> bytes:
+    """The header of its parts, as texts. The seal covers `{flags}-{origin}`."""
+    return f"{VERSION}-{flags}-{seal}-{origin}".encode()
+
+
+def cluster_of(origin: str) -> str:
+    """The cluster of an origin as `header` takes it."""
+    _partition, _offset, place = origin[len(NO_TOPIC_ID) + 1 :].split("-", 2)
+    return place.partition("/")[0]

@@ -7,18 +7,18 @@ With a secret it is an HMAC-SHA-256, of which 64 bits are kept: a guess cannot b
 writing a record, and 2^64 records are out of reach.
 
 The checksum is XXH64 chained over the fields, each seeded with the hash before it, the first with
-42; nulls are left out. That is Spark's `xxhash64(column, …)` (measured for nulls, lengths 0 to 65,
-negative numbers). Headers of version 1 had it with a secret as its first field, which protects
-nothing: one observed copy gives away all that is needed for another.
+42; nulls are left out. That is Spark's `xxhash64(column, …)`, which once made it. Headers of
+version 1 had it with a secret as its first field, which protects nothing: one observed copy gives
+away all that is needed for another.
 """
 
 from __future__ import annotations
 
-import hmac
 import struct
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import xxhash
 
@@ -30,10 +30,11 @@ _BLOCK_BYTES = 64  # of SHA-256
 _UNSIGNED = (1 << 64) - 1
 
 Seal = NewType("Seal", int)  # 64 bits, unsigned
+# Makes a seal's digits of the header's other fields, and of the fields of what it stands on.
+Digits = Callable[[str, str, int, bytes | None, bytes | None], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Stood:
+class Stood(NamedTuple):  # made for every record, in a fifth of a data class's time
     """The subject of a seal: one record as written at one cluster. `topic` is the logical name."""
 
     topic: str
@@ -42,11 +43,11 @@ class Stood:
     value: bytes | None
 
 
-def made(claimed: str, record: Stood, seals: Seals) -> Seal:
-    """The seal of a new header of version 2; `claimed` are its other fields."""
+def made(seals: Seals) -> Digits:
+    """For the seals of new headers of version 2."""
     if seals.secrets:
-        return keyed(claimed, record, seals.secrets[0])
-    return checksum(claimed, record)
+        return _keyed_digits(seals.secrets[0])
+    return lambda claimed, *record: f"{checksum(claimed, Stood(*record)):0{SEAL_DIGITS}x}"
 
 
 def fits(version: int, claimed: str, record: Stood, seal: Seal, seals: Seals) -> bool:
@@ -59,14 +60,32 @@ def fits(version: int, claimed: str, record: Stood, seal: Seal, seals: Seals) ->
 
 
 def keyed(claimed: str, record: Stood, secret: str) -> Seal:
-    """The lengths end where they do, so no two records have the same text."""
-    key, value = record.key, record.value
-    text = (
-        f"{claimed} {record.topic} {record.timestamp_ms}"
-        f" {-1 if key is None else len(key)} {-1 if value is None else len(value)} "
-    )
-    digest = hmac.digest(secret.encode(), text.encode() + (key or b"") + (value or b""), "sha256")
-    return Seal(int.from_bytes(digest[: SEAL_DIGITS // 2], "big"))
+    return Seal(int(_keyed_digits(secret)(claimed, *record), 16))
+
+
+@lru_cache(maxsize=16)  # secrets of one configuration
+def _keyed_digits(secret: str) -> Digits:
+    """What an HMAC hashes before a message, and before the inner hash, depends on the secret alone.
+    To copy both takes half the time of `hmac.digest`, which begins with the secret each time.
+    """
+    key = secret.encode()
+    block = (sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
+    begun, around = (sha256(bytes(byte ^ pad for byte in block)) for pad in (0x36, 0x5C))
+
+    def digits(
+        claimed: str, topic: str, timestamp_ms: int, key: bytes | None, value: bytes | None
+    ) -> str:
+        # The lengths end where they do, so no two records have the same text.
+        text = (
+            f"{claimed} {topic} {timestamp_ms}"
+            f" {-1 if key is None else len(key)} {-1 if value is None else len(value)} "
+        )
+        inner, outer = begun.copy(), around.copy()
+        inner.update(text.encode() + (key or b"") + (value or b""))
+        outer.update(inner.digest())
+        return outer.hexdigest()[:SEAL_DIGITS]
+
+    return digits
 
 
 def checksum(claimed: str, record: Stood, secret: str = "") -> Seal:
@@ -83,13 +102,6 @@ def checksum(claimed: str, record: Stood, secret: str = "") -> Seal:
             record.value,
         )
     )
-
-
-def pads(secret: str) -> tuple[bytes, bytes]:
-    """What an HMAC-SHA-256 hashes before the message, and before the inner hash."""
-    key = secret.encode()
-    block = (sha256(key).digest() if len(key) > _BLOCK_BYTES else key).ljust(_BLOCK_BYTES, b"\0")
-    return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
 
 
 def _length(content: bytes | None) -> bytes:

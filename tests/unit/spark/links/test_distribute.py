@@ -379,7 +379,6 @@ def test_records_before_one_that_is_left_out_are_copied_first(
         return []
 
     monkeypatch.setattr(distribute, "between", lambda *_: None)
-    monkeypatch.setattr(LinkRun, "_sealed", lambda *_: None)
     monkeypatch.setattr(LinkRun, "_batch", lambda *_: None)
     monkeypatch.setattr(distribute, "passed", note)
     odd = {("flights", 0): 5}

@@ -36,14 +36,25 @@ def test_the_form_of_the_header() -> None:
     seal = HEADER.split(b"-")[2].decode()
     claimed = f"00000005-{TOPIC_ID}-3-4711-ams-1/orders"
     assert f"2-00000005-{seal}-{TOPIC_ID}-3-4711-ams-1/orders".encode() == HEADER
-    assert parse(HEADER) == Claim(2, COPY, claimed, Seal(int(seal, 16)))
+    claim = parse(HEADER)
+    assert isinstance(claim, Claim)
+    assert (claim.version, claim.copy, claim.claimed) == (2, COPY, claimed)
+    assert (claim.seal, claim.flags) == (Seal(int(seal, 16)), COPY.flags)
+    assert claim.origin == f"{TOPIC_ID}-3-4711-ams-1/orders"
 
 
 def test_a_cluster_without_topic_ids() -> None:
     copy = Copy(Flags(5), replace(ORIGIN, topic_id=""))
-    header = encode(copy, RECORD)
-    assert NO_TOPIC_ID.encode() in header
-    assert judge([(COPY_HEADER, header)], RECORD).copy == copy
+    written = encode(copy, RECORD)
+    assert NO_TOPIC_ID.encode() in written
+    assert judge([(COPY_HEADER, written)], RECORD).copy == copy
+
+
+def test_the_origin_of_a_header_of_version_1_has_the_topic_id_of_zeros() -> None:
+    claim = parse(VERSION_1)
+    assert isinstance(claim, Claim)
+    assert claim.origin == f"{NO_TOPIC_ID}-3-4711-ams-1/orders"
+    assert encode(claim.copy, RECORD).decode().endswith(f"-{claim.origin}")
 
 
 VERSION_1 = b"1-00000005-1add591412421f2e-3-4711-ams-1/orders"
