@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from threading import Event
+from typing import Any
 
 import pyarrow
 from py4j.protocol import Py4JJavaError
@@ -57,9 +58,11 @@ def make_archive() -> None:
 def _query(session: SparkSession, checkpoint: str) -> None:
     numbers = session.range(1_000).selectExpr("id % 7 as k", "cast(id as string) as text", "id")
     numbers.groupBy("k").sum("id").collect()
-    numbers.selectExpr("sha2(text, 256) as h", "k").orderBy("h").limit(5).collect()
-    stream = session.readStream.format("rate").load()
-    rows = stream.selectExpr("filter(array(value), v -> v > 1) as v", "unhex(sha2('', 256)) as h")
+    numbers.selectExpr("xxhash64(text) as h", "k").orderBy("h").limit(5).collect()
+    headers = "array(named_struct('key', text, 'value', cast(text as binary))) as headers"
+    records = numbers.selectExpr("id", "text", "cast(text as binary) as value", headers)
+    records.mapInArrow(_same, records.schema).collect()
+    rows = session.readStream.format("rate").load()
     done = Event()
 
     def batch(frame: DataFrame, _number: int) -> None:
@@ -69,6 +72,8 @@ def _query(session: SparkSession, checkpoint: str) -> None:
     query = rows.writeStream.foreachBatch(batch).start(checkpointLocation=checkpoint)
     done.wait(QUERY_S_MAX)
     query.stop()
+    java: Any = session._jvm
+    java.org.apache.kafka.common.protocol.ApiKeys.values()  # loads the classes of all messages
     reader = session.read.format("kafka").option("kafka.bootstrap.servers", _NOBODY)
     reader = reader.option("kafka.default.api.timeout.ms", 500)
     reader = reader.option("kafka.request.timeout.ms", 400).option("fetchOffset.numRetries", 1)

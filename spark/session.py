@@ -159,8 +159,6 @@ def _everywhere() -> dict[str, str]:
     return {
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
-        # Hex digits of seals are all that is ever made lower case; ICU takes a tenth of a link.
-        "spark.sql.icu.caseMappings.enabled": "false",
         "spark.driver.extraJavaOptions": _JAVA,
         "spark.executor.extraJavaOptions": _JAVA,
     }
@@ -182,6 +180,7 @@ def _alone() -> dict[str, str]:
     if ARCHIVE.exists():  # Java says nothing of one that does not fit, and does without.
         java.append(f'{QUIET_ARCHIVE} "-XX:SharedArchiveFile={ARCHIVE}"')
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
+    settings["spark.python.daemon.module"] = "spark.worker_daemon"
     settings["spark.sql.warehouse.dir"] = str(IVY.parent / "spark-warehouse")
     return settings
 

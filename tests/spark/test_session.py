@@ -133,3 +133,21 @@ def test_a_batch_looks_up_no_class_that_the_one_before_has(
     asked.clear()
     spark._jvm.java.util.UUID.randomUUID()  # type: ignore[union-attr]
     assert asked == []
+
+
+def test_workers_are_forked_from_a_process_without_zip_files(spark: SparkSession) -> None:
+    """These hold no compiled code, so that each start compiles pyspark."""
+
+    def look(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import sys
+
+        zips = [path for path in sys.path if path.endswith("pyspark.zip")]
+        spec = sys.modules["__main__"].__spec__
+        for _ in batches:
+            told = {"zips": [len(zips)], "daemon": [spec.name if spec else ""]}
+            yield pyarrow.RecordBatch.from_pydict(told)
+
+    (found,) = (
+        spark.range(1, numPartitions=1).mapInArrow(look, "zips bigint, daemon string").collect()
+    )
+    assert tuple(found) == (0, "spark.worker_daemon")
