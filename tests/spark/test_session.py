@@ -135,6 +135,8 @@ def test_a_batch_looks_up_no_class_that_the_one_before_has(
     assert asked == []
 
 
+@pytest.mark.filterwarnings("ignore:.*unclosed:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # `collect` closes no socket
 def test_workers_are_forked_from_a_process_without_zip_files(spark: SparkSession) -> None:
     """These hold no compiled code, so that each start compiles pyspark."""
 
