@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
 from schema_dist.core.contents import Contents
+from schema_dist.core.limits import ABSENT_MS_MIN
 from schema_dist.core.model import GLOBAL, SchemaVersion, SubjectVersion
 from schema_dist.errors import AwayError
 from schema_dist.rest_client import RestClient
@@ -22,6 +24,7 @@ class RestReader:
         self._client = client
         self._known: dict[SubjectVersion, SchemaVersion] = {}
         self._contents = Contents(recorded=False)
+        self._set_s: dict[str, float] = {}  # subjects: when a setting of theirs was seen last
 
     async def read(self, settings_of: Iterable[str] | None = None) -> Contents:
         """`settings_of`: the subjects whose compatibility and mode are asked for; None: all
@@ -42,13 +45,24 @@ class RestReader:
         for version in sorted(everything, key=lambda version: (version.id, version.place)):
             contents.put(replace(version, deleted=version.place not in live), version.id)
         wanted = list(contents.subjects) if settings_of is None else list(settings_of)
+        if settings_of is None:
+            wanted += self._lately_set()
         await self._settings(contents, [GLOBAL, *dict.fromkeys(wanted)])
         if settings_of is None:
             contents.compatibility = _own(contents.compatibility)
             contents.modes = _own(contents.modes)
+        self._set_s |= dict.fromkeys([*contents.compatibility, *contents.modes], _now_s())
         self._contents.become(contents)
         self._contents.reads += 1
         return self._contents
+
+    def _lately_set(self) -> list[str]:
+        """Subjects that had settings. They are asked for by name, also if a list lacks the subject:
+        that proves nothing.
+        """
+        since_s = _now_s() - 2 * ABSENT_MS_MIN / 1_000
+        self._set_s = {subject: at_s for subject, at_s in self._set_s.items() if at_s > since_s}
+        return [subject for subject in self._set_s if subject != GLOBAL]
 
     async def _one_by_one(self) -> list[SchemaVersion]:
         client = self._client
@@ -92,3 +106,7 @@ def _own(settings: dict[str, str]) -> dict[str, str]:
         for subject, value in settings.items()
         if subject == GLOBAL or value != everywhere
     }
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

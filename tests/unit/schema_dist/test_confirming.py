@@ -196,6 +196,30 @@ def test_more_than_may_go_at_once_stay() -> None:
     run(world.follow(scenario))
 
 
+def test_a_list_that_lacks_subjects_takes_no_level_back() -> None:
+    """Levels of listed subjects alone were asked for: the others counted as gone after a minute."""
+    world = World(110)
+    there, levels = world.target.registry.config, world.source.registry.config
+    levels["s109-value"] = "NONE"
+
+    def lacking(path: str, _query: str) -> tuple[int, bytes] | None:
+        if path != "/schemas":
+            return None
+        status, body = App.carry_out(world.source, "GET", path, "deleted=true", b"")
+        shown = [row for row in json.loads(body) if row["subject"] != "s109-value"]
+        return status, json.dumps(shown).encode()
+
+    async def scenario() -> None:
+        await until(lambda: there == {"s109.b-value": "NONE"}, within_s=130)
+        world.source.fault = lacking
+        await asyncio.sleep(600)
+        assert there == {"s109.b-value": "NONE"}
+        del levels["s109-value"]
+        await until(lambda: there == {}, within_s=200)
+
+    run(world.follow(scenario))
+
+
 def test_a_level_that_is_not_shown_for_a_while_is_not_taken_back() -> None:
     """One answer without it took it from every target, until the next answer."""
     world = World(3)
