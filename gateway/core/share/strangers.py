@@ -68,9 +68,10 @@ def is_strangers(api_key: int, body: Message) -> bool:
 
 def sets_position(api_key: int, body: Message) -> bool:
     """Whether it commits positions of a Key-Shared group, as offsets that follow from another
-    cluster do: their metadata tells of which life of the window they are.
+    cluster do: their metadata tells of which life of the window they are. One that has it vouches
+    for the others: a partition may have come from a plain consumer, without.
     """
-    return api_key == ApiKey.OFFSET_COMMIT and all(
+    return api_key == ApiKey.OFFSET_COMMIT and any(
         read_times(entry["CommittedOffset"], entry["CommittedMetadata"] or "").origin
         for entry in _partitions(body)
     )
