@@ -13,7 +13,7 @@ from gateway.routing.moves import PendingMoves
 from gateway.routing.owners import SharedOwners
 from tests.rig.alerts import Stories, Watch, rules
 from tests.rig.table_in_memory import Shared, TableInMemory
-from tests.rig.virtual_time import run
+from tests.rig.virtual_time import now_ms, run
 
 RULES = rules()
 STORIES = Stories()
@@ -41,6 +41,7 @@ class NodesOfStory:
             serves=lambda: {broker: {"clients": (name, broker)} for broker in (1, 2)},
             agreed=dict,
             facts=dict,
+            clock=lambda: now_ms() / 1000,
         )
 
     async def start(self, name: str) -> SharedOwners:

@@ -32,7 +32,7 @@ from gateway.routing.limits import COORDINATOR_MOVED_S, REACHED_S, SILENT_S
 from gateway.routing.lone import LoneNode, refuse_lone
 from gateway.routing.metrics import ADOPTED, NodesCollector
 from gateway.routing.moves import PendingMoves
-from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners
+from gateway.routing.owners import Alone, CannotJoin, Owners, SharedOwners, since_boot_s
 from gateway.routing.shared_table import RoutingUnavailable, SharedTable, living_nodes
 from gateway.routing.shared_topics import SharedTopics
 from gateway.upstream.build import Brokers, UpstreamRoom
@@ -61,8 +61,11 @@ def build(
     listen: ListenRoom,
     redis: Redis,
     now_ms: Callable[[], int],
+    clock: Callable[[], float] = since_boot_s,
 ) -> Part[RoutingRoom]:
-    """Starts behind the upstream, whose cluster id all nodes must share."""
+    """Starts behind the upstream, whose cluster id all nodes must share. `clock`: as of
+    SharedOwners.
+    """
     node_id = config.nodes.id
     if node_id is None:
         return _alone(config, redis)
@@ -81,6 +84,7 @@ def build(
         agreed=lambda: agreed_settings(config, str(upstream.cluster.topology.cluster_id)),
         facts=lambda: {**facts, CLOCK_OFF_MS: table.clock_off_ms, **_told(told)},
         reach=reach_of(upstream.cluster, Slots(config.listen.slots_per_broker), _loop_s),
+        clock=clock,
     )
     topics = SharedTopics(redis, lambda: owners.generation)
     upstream.cluster.on_topology(topics.look_at)

@@ -44,7 +44,7 @@ _ATTEMPTS_MAX = 5  # each one loses against another node that changed something
 _NONE: frozenset[int] = frozenset()
 
 
-def _since_boot_s() -> float:
+def since_boot_s() -> float:
     """Goes on while the machine sleeps: a node that wakes is no clock that was put forward."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -146,7 +146,7 @@ class SharedOwners:
         agreed: Callable[[], Mapping[str, str]],
         facts: Callable[[], Mapping[str, Any]],
         reach: Callable[[], tuple[frozenset[int], frozenset[int]]] = lambda: (_NONE, _NONE),
-        clock: Callable[[], float] = _since_boot_s,
+        clock: Callable[[], float] = since_boot_s,
     ) -> None:
         self.node_id = node_id
         self.routing = Routing()

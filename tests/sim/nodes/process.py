@@ -316,7 +316,8 @@ class Process:
         )
         reading = cast(Any, SimpleNamespace(reader=reader, dead_letters=ScriptedDeadLetters()))
         redis = cast(Any, self.link)
-        nodes = routing_build.build(config, upstream, listen, redis, self.now_ms)
+        clock = lambda: world.timeline.now_ms / 1000  # noqa: E731
+        nodes = routing_build.build(config, upstream, listen, redis, self.now_ms, clock)
         shared = nodes.room.shared
         assert shared is not None
         self.owners = shared
