@@ -352,8 +352,8 @@ class Forwarder:
         self.due |= {
             (record.place, record.source): record.with_flags(flags)
             for record in news
-            if not self.link.would_go_back(record.source)
-            if (flags := self.link.flags_of_copy(Flags(record.flags))) is not None
+            if (flags := self.link.flags_of_copy_from(record.source, Flags(record.flags)))
+            is not None
         }
         self._look()
         if not self.due:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pyarrow
@@ -30,7 +30,7 @@ from keyway.clusters.core.copies import (
     header,
 )
 from keyway.clusters.core.seals import Stood, made
-from keyway.clusters.core.tree import Distributor, Flags
+from keyway.clusters.core.tree import FRESH, Distributor, Flags
 from keyway.clusters.core.trust import Seals
 from spark.streaming.rows import listed
 
@@ -140,18 +140,15 @@ def sealed(
     named = topics[topic]
     start = f"{as_in_headers(named.topic_id) or NO_TOPIC_ID}-{partition}-"
     end = f"-{distributor.source}/{named.logical}"
-    seal, flags_of_copy = made(seals), dict[int, str | None]()
-    for flags in set(listed(batch.column("flags"))):
-        written = distributor.flags_of_copy(Flags(flags))
-        flags_of_copy[flags] = None if written is None else f"{written:08x}"
+    seal, flags_of_copy = made(seals), cache(partial(_flags_of_copy, distributor))
+    flags_of_fresh = flags_of_copy(distributor.source, FRESH)
     names = ("logical_topic", "flags", "origin", "offset", "timestamp_ms", "key", "value")
     copies: list[bytes | None] = []
     for logical, flags, origin, offset, timestamp_ms, key, value in zip(
         *(listed(batch.column(name)) for name in names), strict=True
     ):
-        copied = flags_of_copy[flags]
-        back = origin is not None and distributor.would_go_back(cluster_of(origin))
-        if logical is None or copied is None or back:
+        copied = flags_of_fresh if origin is None else flags_of_copy(cluster_of(origin), flags)
+        if logical is None or copied is None:
             copies.append(None)
             continue
         place = origin or f"{start}{offset}{end}"
@@ -168,6 +165,12 @@ def sealed(
             "doubts": batch.column("doubts"),
         }
     )
+
+
+def _flags_of_copy(distributor: Distributor, origin: str, flags: int) -> str | None:
+    """As the header has them."""
+    copied = distributor.flags_of_copy_from(origin, Flags(flags))
+    return None if copied is None else f"{copied:08x}"
 
 
 def _milliseconds(timestamps: pyarrow.Array) -> pyarrow.Array:

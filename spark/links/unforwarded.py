@@ -241,9 +241,8 @@ def copied_records(
     with source.consumer(f"{link.group}-compare", enable_partition_eof=True) as consumer:
         for message in messages(consumer, place, *offsets):
             copy = copy_of(message, link.source, logical, seals)
-            if link.distributor.would_go_back(copy.origin.cluster):
-                continue
-            if link.distributor.flags_of_copy(copy.flags) is not None:
+            flags = link.distributor.flags_of_copy_from(copy.origin.cluster, copy.flags)
+            if flags is not None:
                 found.append((offset_of(message), copy.origin.place, message.timestamp()[1]))
     return found
 

@@ -91,7 +91,9 @@ class Distributor:
         return Flags((1 << self.level) - 1)
 
     def flags_of_copy(self, flags: Flags) -> Flags | None:
-        """Of the copy of a record with `flags`; None: this record is not copied."""
+        """By the flags alone: of the copy of a record with `flags`; None: this record is not
+        copied.
+        """
         return Flags(flags | self.bit) if flags & self.mask == 0 else None
 
     def would_go_back(self, origin: str) -> bool:
@@ -99,6 +101,12 @@ class Distributor:
         distributor copies to. Its flags say so, too, unless the tree had other levels when it came.
         """
         return origin in self.allowed
+
+    def flags_of_copy_from(self, origin: str, flags: Flags) -> Flags | None:
+        """Of the copy of a record that was produced on `origin` and has `flags` now; None: this
+        record is not copied.
+        """
+        return None if self.would_go_back(origin) else self.flags_of_copy(flags)
 
     def switched(self, target: ClusterName) -> Distributor:
         """With `target` alone. Raises WrongTarget if it is not in the sibling subtree."""
