@@ -66,7 +66,7 @@ from spark.streaming.limits import (
 from spark.streaming.orders import RESULT_DDL, Partition, Result, Taking, Writing
 from spark.streaming.produce import PositionMoved, copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
-from spark.streaming.unreadable import OVERFLOW, between, told, unreadable
+from spark.streaming.unreadable import OVERFLOW, between, damaged, told, unreadable
 
 log = structlog.get_logger("keyway.links")
 
@@ -346,14 +346,18 @@ class LinkRun:
                 self._at_work.add(place[0])
                 self.report.copied(result, self._epochs.of.get(place, UNKNOWN_EPOCH))
             if (why := result["refused"]) is not None:
-                if self._refusals.refused(place, why, monotonic()):
-                    log.warning("topic_stops", link=self._link.name, topic=place[0], why=why)
+                self._refused(place, why)
                 self._replan.set()
                 continue
             self._refusals.written(place)
             if not self._refusals.reason(place[0]):
                 self.report.runs(place[0])
         return total
+
+    def _refused(self, place: Partition, why: str) -> None:
+        """The topic stops, and the others go on."""
+        if self._refusals.refused(place, why, monotonic()):
+            log.warning("topic_stops", link=self.report.link, topic=place[0], why=why)
 
     def _measure(
         self, results: Sequence[Result], ends: Mapping[Partition, int], seconds: float
@@ -430,7 +434,8 @@ class LinkRun:
         return plan
 
     def _look_for_unreadable(self, fault: str) -> None:
-        self._refusals.damaged(fault, monotonic(), self.report.link)
+        if (place := damaged(fault)) is not None:
+            self._refused(place, fault)
         if OVERFLOW not in fault:
             return
         try:

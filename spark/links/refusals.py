@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-import structlog
-
 from spark.streaming.limits import RETRY_REFUSED_S, RETRY_REFUSED_S_MAX
 from spark.streaming.orders import Partition
-from spark.streaming.unreadable import damaged
-
-log = structlog.get_logger("keyway.links")
 
 
 @dataclass(slots=True)
@@ -40,12 +35,6 @@ class Refusals:
         wait_s = min(before.wait_s * 2, RETRY_REFUSED_S_MAX) if before else RETRY_REFUSED_S
         mine[partition] = _Refusal(reason, now_s + wait_s, wait_s)
         return before is None or before.reason != reason
-
-    def damaged(self, fault: str, now_s: float, link: str) -> None:
-        """Notes the topic whose records on the source are damaged, if that is the fault."""
-        place = damaged(fault)
-        if place is not None and self.refused(place, fault, now_s):
-            log.warning("topic_stops", link=link, topic=place[0], why=fault)
 
     def written(self, place: Partition) -> None:
         self._by_topic.get(place[0], {}).pop(place[1], None)

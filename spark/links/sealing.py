@@ -87,10 +87,10 @@ def judged(
 ) -> pyarrow.RecordBatch:
     """`batch` as Spark's Kafka source gives it, of one topic."""
     logical = topics[batch.column("topic")[0].as_py()].logical
-    headers, timestamps = batch.column("headers"), _milliseconds(batch.column("timestamp"))
-    rows = batch.num_rows
+    lengths, headers = _taken_apart(batch.column("headers"))
+    timestamps, rows = _milliseconds(batch.column("timestamp")), batch.num_rows
     found = {name: batch.column(name) for name in COLUMNS if name != "timestamp"} | {
-        "headers": _lists(_lengths(headers), headers.flatten()),
+        "headers": _lists(lengths, headers),
         "logical_topic": pyarrow.repeat(logical, rows),
         # 0 means "now" to librdkafka, so the first millisecond is written as the second.
         "timestamp_ms": columns.max_element_wise(timestamps, 1),
@@ -98,10 +98,10 @@ def judged(
         "origin": pyarrow.nulls(rows, pyarrow.string()),
         "doubts": pyarrow.repeat(pyarrow.scalar(0, pyarrow.int32()), rows),
     }
-    are_copies = columns.equal(headers.flatten().field(0), COPY_HEADER)
+    are_copies = columns.equal(headers.field(0), COPY_HEADER)
     if columns.any(are_copies).as_py():
         records = zip(
-            _copies(headers, are_copies),
+            _copies(lengths, headers, are_copies),
             listed(timestamps),
             listed(batch.column("key")),
             listed(batch.column("value")),
@@ -116,7 +116,7 @@ def judged(
             "flags": pyarrow.array(flags, pyarrow.int64()),
             "origin": pyarrow.array(origins, pyarrow.string()),
             "doubts": pyarrow.array(doubts, pyarrow.int32()),
-            "headers": _without(headers, are_copies),
+            "headers": _without(lengths, headers, are_copies),
         }
     return pyarrow.RecordBatch.from_pydict(found)
 
@@ -154,13 +154,13 @@ def sealed(
         place = origin or f"{start}{offset}{end}"
         digits = seal(f"{copied}-{place}", logical, timestamp_ms, key, value)
         copies.append(header(copied, place, digits))
-    headers = batch.column("headers")
+    lengths, headers = _taken_apart(batch.column("headers"))
     kept = ("topic", "logical_topic", "partition", "offset", "timestamp_ms", "key", "value")
     return pyarrow.RecordBatch.from_pydict(
         {name: batch.column(name) for name in kept}
         | {
-            "header_names": _lists(_lengths(headers), headers.flatten().field(0)),
-            "header_values": _lists(_lengths(headers), headers.flatten().field(1)),
+            "header_names": _lists(lengths, headers.field(0)),
+            "header_values": _lists(lengths, headers.field(1)),
             "copy": pyarrow.array(copies, pyarrow.binary()),
             "doubts": batch.column("doubts"),
         }
@@ -178,27 +178,31 @@ def _milliseconds(timestamps: pyarrow.Array) -> pyarrow.Array:
     return timestamps.cast(pyarrow.timestamp("ms", timestamps.type.tz)).cast(pyarrow.int64())
 
 
-def _copies(headers: pyarrow.ListArray, are_copies: pyarrow.BooleanArray) -> Iterator[Values]:
+def _taken_apart(headers: pyarrow.ListArray) -> tuple[pyarrow.Array, pyarrow.StructArray]:
+    """How many each row has (null: none), and those of all rows."""
+    return headers.value_lengths().fill_null(0), headers.flatten()
+
+
+def _copies(
+    lengths: pyarrow.Array, headers: pyarrow.StructArray, are_copies: pyarrow.BooleanArray
+) -> Iterator[Values]:
     """The copy headers of each row."""
-    flat = list(zip(listed(are_copies), listed(headers.flatten().field(1)), strict=True))
+    flat = list(zip(listed(are_copies), listed(headers.field(1)), strict=True))
     at = 0
-    for length in listed(_lengths(headers)):
+    for length in listed(lengths):
         yield [value for is_copy, value in flat[at : at + length] if is_copy]
         at += length
 
 
-def _without(headers: pyarrow.ListArray, are_copies: pyarrow.BooleanArray) -> pyarrow.ListArray:
-    marks, lengths, at = listed(are_copies), list[int](), 0
-    for length in listed(_lengths(headers)):
-        lengths.append(length - sum(marks[at : at + length]))
+def _without(
+    lengths: pyarrow.Array, headers: pyarrow.StructArray, are_copies: pyarrow.BooleanArray
+) -> pyarrow.ListArray:
+    marks, left, at = listed(are_copies), list[int](), 0
+    for length in listed(lengths):
+        left.append(length - sum(marks[at : at + length]))
         at += length
-    others = headers.flatten().filter(columns.invert(are_copies))
-    return _lists(pyarrow.array(lengths, pyarrow.int32()), others)
-
-
-def _lengths(headers: pyarrow.ListArray) -> pyarrow.Array:
-    """A record without headers has null."""
-    return headers.value_lengths().fill_null(0)
+    others = headers.filter(columns.invert(are_copies))
+    return _lists(pyarrow.array(left, pyarrow.int32()), others)
 
 
 def _lists(lengths: pyarrow.Array, values: pyarrow.Array) -> pyarrow.ListArray:
