@@ -12,9 +12,9 @@ from gateway.core.forwarding.own_answers import own_answer
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.errors import WireError
 from gateway.core.wire.frames import (
-    SIZE_BYTES,
     parse_request_header,
     parse_response_header,
+    renumbered,
     request_frame,
 )
 from gateway.core.wire.schema import Message
@@ -24,8 +24,6 @@ from gateway.upstream.opening import Ask
 
 _CORRELATION_IDS_FROM = 0x4B00_0000  # tells these requests apart in a dump
 _CORRELATION_IDS = 0x00FF_FFFF
-_NUMBER_AT = 4  # behind API key and version
-_NUMBER_BYTES = 4
 
 
 class OwnRequests:
@@ -62,9 +60,7 @@ class OwnRequests:
         async with self._asking:
             await self._may_ask.wait()
             number = self._new_number()
-            head, body_at = payload[:_NUMBER_AT], _NUMBER_AT + _NUMBER_BYTES
-            sent = head + number.to_bytes(_NUMBER_BYTES, "big") + payload[body_at:]
-            answer = await self._sent(len(sent).to_bytes(SIZE_BYTES, "big") + sent, number)
+            answer = await self._sent(renumbered(payload, number), number)
             asked = parse_request_header(payload)
             header = parse_response_header(asked.api_key, asked.api_version, answer)
             return answer[header.body_at :]

@@ -24,6 +24,7 @@ from gateway.core.wire.errors import BadLength, EncodeError
 
 SIZE_BYTES: Final = 4  # of the size in front of a frame
 _FIXED: Final = 8  # API key, version, correlation id
+_CORRELATION_ID_AT: Final = 4
 _CLIENT_ID_AT: Final = SIZE_BYTES + _FIXED
 SHOWN_ID_BYTES_MAX: Final = 256  # of a client id: as many as a person reads; Kafka takes 32 KB
 
@@ -98,6 +99,13 @@ def parse_response_header(key: int, version: int, frame: bytes) -> ResponseHeade
     if response_header_version(key, version) == 1:
         _skip_tags(reader)
     return ResponseHeader(correlation_id, reader.at)
+
+
+def renumbered(payload: bytes, correlation_id: int) -> bytes:
+    """The frame, with its size, of a request without: as it is but for the correlation id."""
+    head, body = payload[:_CORRELATION_ID_AT], payload[_FIXED:]
+    size, number = len(payload).to_bytes(SIZE_BYTES, "big"), correlation_id.to_bytes(4, "big")
+    return b"".join((size, head, number, body))
 
 
 def request_frame(
