@@ -22,7 +22,6 @@ from schema_dist.core.model import (
     Reason,
     Refusal,
     Register,
-    SchemaId,
     SchemaVersion,
     SetCompatibility,
     SetMode,
@@ -236,9 +235,11 @@ class RestTarget:
                 await client.set_mode(write.subject, value)
                 found = await client.mode(write.subject)
         except RefusedError as error:
-            return _setting_refusal(write, Reason.REGISTRY, str(error))
+            return Refusal.of_setting(write.subject, Reason.REGISTRY, str(error))
         if found != value and (write.subject, value) != (GLOBAL, None):  # a default stays there
-            return _setting_refusal(write, Reason.READ_BACK, f"it is {found} after the change")
+            return Refusal.of_setting(
+                write.subject, Reason.READ_BACK, f"it is {found} after the change"
+            )
         if value is None:
             known.pop(write.subject, None)
         else:
@@ -283,9 +284,3 @@ def _subject_of(write: Write) -> str:
     if isinstance(write, SetCompatibility | SetMode):
         return write.subject
     return write.wanted.subject
-
-
-def _setting_refusal(write: SetCompatibility | SetMode, reason: Reason, detail: str) -> Refusal:
-    return Refusal(
-        reason=reason, subject=write.subject, version=Version(0), id=SchemaId(0), detail=detail
-    )

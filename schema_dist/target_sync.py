@@ -28,7 +28,6 @@ from schema_dist.core.ledger import (
 )
 from schema_dist.core.limits import ABSENT_LOOKS_MIN, ABSENT_MS_MIN, SLICE_PLACES
 from schema_dist.core.model import (
-    IMPORT,
     Reason,
     Refusal,
     Register,
@@ -38,7 +37,7 @@ from schema_dist.core.model import (
     SubjectVersion,
     Write,
 )
-from schema_dist.core.plan import Plan, Removals
+from schema_dist.core.plan import Plan, Removals, takes_back
 from schema_dist.core.standing import Standing
 from schema_dist.limits import NOTED_AT_ONCE, PLANS_MAX, PROBE_SUBJECT, WRITES_AT_ONCE
 from schema_dist.rest_client import nothing_to_ask
@@ -239,7 +238,7 @@ class TargetSync:
         if source.recorded:
             return plan
         for write in _writes(plan):
-            if not self._takes_back(write):
+            if not takes_back(write, self._target.contents):
                 continue
             since_ms, reads = before.get(write, (now_ms, source.reads))
             looks = source.reads - reads
@@ -247,16 +246,6 @@ class TargetSync:
                 self._unset[write] = (since_ms, reads)
         kept = (tuple(write for write in wave if write not in self._unset) for wave in plan.waves)
         return replace(plan, waves=tuple(kept))
-
-    def _takes_back(self, write: Write) -> bool:
-        match write:
-            case SetCompatibility(_, level):
-                return level is None
-            case SetMode(subject, mode):
-                # Keyway's own, in which explicit ids count, ends with the registration.
-                return mode is None and self._target.contents.modes.get(subject) != IMPORT
-            case _:
-                return False
 
     def _there(
         self, places: Iterable[SubjectVersion]

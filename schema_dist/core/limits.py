@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 REMOVALS_SHARE_MAX = 0.1  # of all that was written: a large registry may lose a subject of many
-REPLACED_SHARE = 10  # as many fewer versions than may go may be replaced by others at once
+# Than versions may go at once, as many fewer may be replaced by others, and settings taken back.
+FEWER = 10
 ABSENT_LOOKS_MIN = 4  # answers in a row; one alone may be a proxy's, or of a registry that starts
 ABSENT_MS_MIN = 60_000  # from the first of them to the last: a restart or a fail-over is shorter
 LOOK_MS_MAX = 120_000  # an answer that is older says nothing about now

@@ -157,7 +157,7 @@ COLLISIONS = frozenset({Reason.ID_TAKEN, Reason.VERSION_TAKEN})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A version that is not distributed, and why. `subject` is the target's subject if there is
-    one, else the source's.
+    one, else the source's. Version and id are 0 for a setting.
     """
 
     reason: Reason
@@ -174,6 +174,12 @@ class Refusal:
             version=version.version,
             id=version.id,
             detail=detail,
+        )
+
+    @classmethod
+    def of_setting(cls, subject: str, reason: Reason, detail: str) -> Refusal:
+        return cls(
+            reason=reason, subject=subject, version=Version(0), id=SchemaId(0), detail=detail
         )
 
     def __str__(self) -> str:

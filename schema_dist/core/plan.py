@@ -27,8 +27,9 @@ from schema_dist.core.compare import Fingerprint, SchemaTextError, fingerprint
 from schema_dist.core.contents import Contents
 from schema_dist.core.desired import Desired
 from schema_dist.core.ledger import Entry, Ledger, SettingEntry, VersionEntry
-from schema_dist.core.limits import REMOVALS_SHARE_MAX, REPLACED_SHARE
+from schema_dist.core.limits import FEWER, REMOVALS_SHARE_MAX
 from schema_dist.core.model import (
+    IMPORT,
     HardDelete,
     Reason,
     Refusal,
@@ -251,7 +252,7 @@ class _Planning:
         share = int(len(self.ledger.versions) * REMOVALS_SHARE_MAX)
         count = self._replaced()
         self.replaced_too_many = (
-            count if count > max(self.removals.at_once_max // REPLACED_SHARE, share) else 0
+            count if count > max(self.removals.at_once_max // FEWER, share) else 0
         )
         refused: set[SubjectVersion] = set()
         for version in self.wanted.in_order(self.places):
@@ -351,20 +352,39 @@ class _Planning:
         wanted, target, ledger = self.wanted, self.target, self.ledger
         if not wanted.at_source:
             return  # a source that lost its contents
+        made: list[SetCompatibility | SetMode] = []
         for subject in self._unsettled(
             wanted.compatibility, target.compatibility, ledger.compatibility
         ):
             level = wanted.compatibility.get(subject)
             if target.compatibility.get(subject) != level:
-                self.writes.append(SetCompatibility(subject, level))
+                made.append(SetCompatibility(subject, level))
             else:
                 self.adopted.append(SettingEntry("compatibility", subject, ours=False))
         for subject in self._unsettled(wanted.modes, target.modes, ledger.modes):
             mode = wanted.modes.get(subject)
             if target.modes.get(subject) != mode:
-                self.writes.append(SetMode(subject, mode))
+                made.append(SetMode(subject, mode))
             else:
                 self.adopted.append(SettingEntry("mode", subject, ours=False))
+        self.writes += self._without_too_many(made)
+
+    def _without_too_many(
+        self, made: list[SetCompatibility | SetMode]
+    ) -> list[SetCompatibility | SetMode]:
+        """Of settings that are taken back without a record, only few may go at once: a registry
+        that shows no setting any more must not take those of targets with it.
+        """
+        settings = len(self.ledger.compatibility) + len(self.ledger.modes)
+        few = max(self.removals.at_once_max // FEWER, int(settings * REMOVALS_SHARE_MAX))
+        back = [setting for setting in made if takes_back(setting, self.target)]
+        if self.removals.recorded or len(back) <= few:
+            return made
+        for setting in back:
+            what = "compatibility level" if isinstance(setting, SetCompatibility) else "mode"
+            detail = f"its {what} would be taken back, {len(back)} at once, and no record says so"
+            self.refusals.append(Refusal.of_setting(setting.subject, Reason.REMOVALS, detail))
+        return [setting for setting in made if setting not in back]
 
     def _unsettled(
         self, wanted: Mapping[str, str], there: Mapping[str, str], ours: Iterable[str]
@@ -373,6 +393,18 @@ class _Planning:
         found = {subject for subject, value in wanted.items() if there.get(subject) != value}
         found.update(subject for subject in ours if subject not in wanted)
         return sorted(found - self.wanted.left_alone)
+
+
+def takes_back(write: Write, target: Contents) -> bool:
+    """Whether the target loses a setting that the source does not show."""
+    match write:
+        case SetCompatibility(_, level):
+            return level is None
+        case SetMode(subject, mode):
+            # Keyway's own, in which explicit ids count, ends with the registration.
+            return mode is None and target.modes.get(subject) != IMPORT
+        case _:
+            return False
 
 
 def is_foreign(place: SubjectVersion, wanted: Desired, ledger: Ledger) -> bool:

@@ -239,3 +239,22 @@ def test_a_level_that_is_not_shown_for_a_while_is_not_taken_back() -> None:
         await until(lambda: there == {"s0.b-value": "NONE"}, within_s=130)
 
     run(world.follow(scenario))
+
+
+def test_a_registry_that_shows_no_level_at_all_takes_back_none() -> None:
+    """It answers by its own code that no subject has one, for longer than a minute."""
+    world = World(20)
+    there, levels = world.target.registry.config, world.source.registry.config
+    levels |= {f"s{at}-value": "NONE" for at in range(20)}
+    without = (404, b'{"error_code": 40401, "message": "Subject not found"}')
+
+    async def scenario() -> None:
+        await until(lambda: len(there) == 20, within_s=130)
+        world.source.fault = lambda path, _query: without if path.startswith("/config") else None
+        await asyncio.sleep(600)
+        assert len(there) == 20
+        world.source.fault = lambda _path, _query: None
+        del levels["s1-value"]
+        await until(lambda: len(there) == 19, within_s=200)
+
+    run(world.follow(scenario))
