@@ -36,7 +36,7 @@ from offsets.core.key_shared import encoded, records_told
 from offsets.core.limits import SETTLED_SPAN_OFFSETS
 from offsets.core.model import Range, Search
 from offsets.core.plan import Committed, Mode, Refusal, Row, TargetPartition, decide, mode_of
-from offsets.core.switches import unfinished_subtrees
+from offsets.core.switches import Unfinished, unfinished_subtrees
 from offsets.core.translate import Located, first_at_or_after, locate, may_repeat
 from offsets.limits import LOGGED_PLACES_MAX
 from offsets.options import Options
@@ -82,7 +82,7 @@ class Committer:
     facts: dict[str, TopicFacts] = field(default_factory=dict)
     rows: dict[GroupPartition, Row] = field(default_factory=dict)
     _planned: dict[GroupPartition, _Planned] = field(default_factory=dict)
-    _switching: set[str] = field(default_factory=set)  # clusters
+    _switching: Unfinished = field(default_factory=Unfinished)
     _unknown: dict[str, Refused] = field(default_factory=dict)  # groups that are not told of
     activity: Activity = field(init=False)
     standing: StandingCommits = field(init=False)
@@ -172,7 +172,7 @@ class Committer:
             self.client.group_here(entry.group) in active,
             self.activity.rested(entry.group, self.options.empty_ms),
             entry.group in self.state_topic.state.both,
-            entry.source in self._switching,
+            self._switching.has(entry.source, entry.topic),
             now,
             self.state_topic.state.applied.get(entry.place),
         )
@@ -186,7 +186,9 @@ class Committer:
         shown = self.state_topic.state.rows.get((entry.place, entry.source))
         if applied is None or shown is None or now is None:
             return None
-        if entry.group in self.state_topic.state.both or entry.source in self._switching:
+        if entry.group in self.state_topic.state.both or self._switching.has(
+            entry.source, entry.topic
+        ):
             return None
         if self.client.group_here(entry.group) in active:
             return None
@@ -324,7 +326,7 @@ class Committer:
             active=here in active,
             rested=self.activity.rested(entry.group, self.options.empty_ms),
             both=entry.group in self.state_topic.state.both,
-            switching=entry.source in self._switching,
+            switching=self._switching.has(entry.source, entry.topic),
             committed=now,
             applied=self.state_topic.state.applied.get(entry.place),
             located=located,

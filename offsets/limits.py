@@ -52,6 +52,10 @@ AT_WORK_ON_BOTH_MS: Final = 30_000
 # The status of a cluster's links, a row for each topic; what takes longer is read at the next look.
 STATUS_READ_S_MAX: Final = 2.0
 
+# Topics that one report of a switch names, with 250 bytes each. Where more have stopped, the switch
+# stays unfinished for all topics.
+STOPPED_TOLD_MAX: Final = 1_000
+
 # What is told of a deleted commit stays so long: no cluster that comes back after an outage takes
 # the commit for one that still stands. Then tombstones take it from the topic.
 DELETED_KEPT_MS: Final = 7 * 24 * 3_600 * 1_000

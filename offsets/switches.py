@@ -6,7 +6,8 @@ links have passed on everything that stood in its logs after the switch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from keyway.clusters.config import ClustersConfig
@@ -14,11 +15,12 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Tree
 from offsets.client import ClusterClient, Partition
 from offsets.core.switches import SwitchReport, orders
 from offsets.errors import ClusterAway
-from offsets.limits import STATUS_READ_S_MAX
+from offsets.limits import STATUS_READ_S_MAX, STOPPED_TOLD_MAX
 from offsets.state_topic import StateTopic
 
 # Keys of the topic: spark/links/status.py.
-_LINK, _TOPIC, _SWITCH, _LEFT = "link", "topic", "switch", "left"
+_LINK, _TOPIC, _SWITCH = "link", "topic", "switch"
+_LEFT, _STOPPED = "left", "stopped"  # states of topics
 
 
 class Switches:
@@ -94,36 +96,56 @@ class Switches:
             if self._name not in link.allowed or self._name == order.target or not order.done:
                 continue
             mine = known.get((order.place, self._name))
-            if mine is not None and mine.generation >= order.generation:
+            told = mine is not None and mine.generation >= order.generation
+            if mine is not None and told and not mine.stopped:
                 continue
-            if self._passed_on(order, link):
-                said = (order.generation, order.target, order.rewind)
-                found.append(SwitchReport(order.cluster, order.level, self._name, *said, done=True))
+            left = self._left(order, link)
+            if mine is not None and told and left is not None:
+                left &= mine.stopped  # the others were passed on, whatever has come since
+            if left is None or len(left) > STOPPED_TOLD_MAX:
+                continue
+            said = (order.generation, order.target, order.rewind)
+            through = SwitchReport(order.cluster, order.level, self._name, *said, done=True)
+            found.append(replace(through, stopped=frozenset(left)))
+            if not left:
                 self._ends.pop(order, None)
         return found
 
-    def _passed_on(self, order: SwitchReport, link: Distributor) -> bool:
+    def _left(self, order: SwitchReport, link: Distributor) -> set[str] | None:
+        """The topics of which not everything has been passed on, if all of them have stopped. None:
+        more will be passed on, or nobody knows.
+        """
         lower = [below for below in self._tree.of(self._name) if below.level < link.level]
         positions: dict[tuple[str, Partition], int] = {}
+        stopped: set[tuple[str, str]] = set()
         for below in lower:
-            if f"{_LINK}/{_link_name(below)}" not in self._status:
-                return False  # it has never run: nothing tells what it has passed on
-            positions |= self._positions(_link_name(below))
+            name = _link_name(below)
+            if f"{_LINK}/{name}" not in self._status:
+                return None  # it has never run: nothing tells what it has passed on
+            for topic, status in self._topics(name):
+                if status.get("state") == _STOPPED:
+                    stopped.add((name, topic))
+                for number, row in status.get("partitions", {}).items():
+                    positions[name, (topic, int(number))] = _passed_to(row)
         if order not in self._ends:
             self._ends[order] = self._client.ends({place for _, place in positions})
         ends = self._ends[order]
-        return all(position >= ends.get(place, 0) for (_, place), position in positions.items())
+        left = {
+            (name, place[0])
+            for (name, place), position in positions.items()
+            if position < ends.get(place, 0)
+        }
+        return {topic for _, topic in left} if left <= stopped else None
 
-    def _positions(self, link: str) -> dict[tuple[str, Partition], int]:
-        found: dict[tuple[str, Partition], int] = {}
+    def _topics(self, link: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The topics that a link follows, by logical names, and what it says of them."""
         prefix = f"{_TOPIC}/{link}/"
         for key, status in self._status.items():
-            logical = self._client.topic_of(key.removeprefix(prefix))
-            if not key.startswith(prefix) or status.get("state") == _LEFT or logical is None:
+            if not key.startswith(prefix) or status.get("state") == _LEFT:
                 continue
-            for number, row in status.get("partitions", {}).items():
-                found[link, (logical, int(number))] = _passed_to(row)
-        return found
+            logical = self._client.topic_of(key.removeprefix(prefix))
+            if logical is not None:
+                yield logical, status
 
     def close(self) -> None:
         self._topic.close()

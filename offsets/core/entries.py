@@ -255,14 +255,14 @@ def decode_applied(value: bytes) -> Applied:
         raise MalformedEntry(f"applied: {error!r}") from error
 
 
-def read_body(value: bytes) -> dict[str, Any]:
+def read_body(value: bytes, versions: Sequence[int] = (VERSION,)) -> dict[str, Any]:
     """Raises MalformedEntry."""
     try:
         body = json.loads(value)
     except ValueError as error:
         raise MalformedEntry(f"not JSON: {value!r:.80}") from error
-    if not isinstance(body, dict) or body.get("version") != VERSION:
-        raise MalformedEntry(f"not of version {VERSION}: {value!r:.80}")
+    if not isinstance(body, dict) or body.get("version") not in versions:
+        raise MalformedEntry(f"not of version {versions[-1]}: {value!r:.80}")
     return body
 
 

@@ -3,7 +3,9 @@
 The old target may have records that it has not passed on. They reach the rest of the subtree after
 newer records, so within one stream "processed up to here" is no single number there. Progress that
 a cluster of that subtree tells is refused until every cluster of it but the new target has said
-that its own links have passed on everything that its logs held after the switch.
+that its own links have passed on everything that its logs held after the switch. If nothing but
+topics that have stopped keeps a link from that, the cluster names them, and progress is refused in
+these alone.
 
 The link's own cluster tells of the switch, and the other clusters tell that they are through. All
 of this is in records of the topic `_keyway-offsets` that travel as entries do: key ["switch",
@@ -21,13 +23,16 @@ from keyway.clusters.core.tree import ClusterName, Distributor, Level, Tree
 from offsets.core.entries import VERSION, GroupPartition, MalformedEntry, read_body
 
 SWITCH: Final = "switch"
+# Of reports that name topics. Earlier versions of Keyway do not know them, and would take such a
+# report for one without.
+_WITH_TOPICS: Final = VERSION + 1
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchReport:
     """`source` speaks of switch number `generation` of the link from `cluster` at `level`. `done`:
     if the link's own cluster says so, new records go to `target`; if another cluster does, it is
-    through.
+    through, but for `stopped`: logical topics.
     """
 
     cluster: str
@@ -38,6 +43,7 @@ class SwitchReport:
     rewind: bool
     done: bool
     flags: int = 0
+    stopped: frozenset[str] = frozenset()
 
     @property
     def place(self) -> GroupPartition:
@@ -50,12 +56,14 @@ class SwitchReport:
 def encode_report(told: SwitchReport) -> bytes:
     names = ("generation", "target", "rewind", "done", "flags")
     body = {"version": VERSION} | {name: getattr(told, name) for name in names}
+    if told.stopped:
+        body |= {"version": _WITH_TOPICS, "stopped": sorted(told.stopped)}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
 def decode_report(place: GroupPartition, source: str, value: bytes) -> SwitchReport:
     """Raises MalformedEntry."""
-    body = read_body(value)
+    body = read_body(value, (VERSION, _WITH_TOPICS))
     try:
         return SwitchReport(
             place[0],
@@ -66,6 +74,7 @@ def decode_report(place: GroupPartition, source: str, value: bytes) -> SwitchRep
             bool(body["rewind"]),
             bool(body["done"]),
             int(body["flags"]),
+            frozenset(map(str, body.get("stopped", ()))),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedEntry(f"switch of {place}: {error!r}") from error
@@ -86,14 +95,30 @@ def _link(tree: Tree, told: SwitchReport) -> Distributor | None:
     return next((link for link in links if link.level == Level(told.level)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The clusters whose progress is not believed now, and those of which it is not believed in
+    some topics.
+    """
+
+    clusters: frozenset[str] = frozenset()
+    topics: frozenset[tuple[str, str]] = frozenset()  # cluster, topic
+
+    def has(self, cluster: str, topic: str) -> bool:
+        return cluster in self.clusters or (cluster, topic) in self.topics
+
+
 def unfinished_subtrees(
     told: Mapping[tuple[GroupPartition, str], SwitchReport], tree: Tree
-) -> set[str]:
-    """The clusters whose progress is not believed now."""
-    found: set[str] = set()
+) -> Unfinished:
+    clusters: set[str] = set()
+    topics: set[tuple[str, str]] = set()
     for order, link in orders(told.values(), tree):
         others = [target for target in link.allowed if target != order.target]
-        said = (told.get((order.place, target)) for target in others)
-        if not all(answer is not None and answer.generation >= order.generation for answer in said):
-            found |= set(link.allowed)
-    return found
+        said = [told.get((order.place, target)) for target in others]
+        through = [one for one in said if one is not None and one.generation >= order.generation]
+        if len(through) < len(others):
+            clusters.update(link.allowed)
+        stopped = {topic for one in through for topic in one.stopped}
+        topics |= {(cluster, topic) for cluster in link.allowed for topic in stopped}
+    return Unfinished(frozenset(clusters), frozenset(topics))

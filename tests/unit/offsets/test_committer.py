@@ -220,7 +220,12 @@ def test_progress_behind_an_unfinished_switch_is_not_taken() -> None:
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert row.refusals == (Refusal.UNFINISHED_SWITCH,)
     assert client.positions == {}
-    committer.state_topic.write_told([replace(switch, source="C")])
+    stopped = frozenset({row.topic})
+    committer.state_topic.write_told([replace(switch, source="C", stopped=stopped)])
+    (row,) = committer.apply([entry("billing", 40, 1_000)])
+    assert row.refusals == (Refusal.UNFINISHED_SWITCH,)
+    stopped = frozenset({"another"})
+    committer.state_topic.write_told([replace(switch, source="C", stopped=stopped)])
     (row,) = committer.apply([entry("billing", 40, 1_000)])
     assert (row.refusals, positions(client)) == ((), [40])
 

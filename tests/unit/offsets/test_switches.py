@@ -143,6 +143,36 @@ def test_a_partition_of_which_nothing_was_copied(unbegun: dict[str, int], *, thr
     assert ((TOLD.place, "A") in state_topic.state.switches) is through
 
 
+def test_topics_that_have_stopped_hold_up_themselves_alone() -> None:
+    status: dict[str, dict[str, Any]] = {
+        "link/A-level-1": {"generation": 0},
+        "topic/A-level-1/orders": copied(20),
+        "topic/A-level-1/bad": {"state": "stopped", "partitions": {"0": row(5, 40)}},
+        "topic/A-level-1/worse": {"state": "stopped", "partitions": {"0": row(5, 40)}},
+    }
+    switches, state_topic = switches_of("A", **status)
+    state_topic.write_told([TOLD])
+    told = state_topic.state.switches
+    switches.look()
+    assert (TOLD.place, "A") not in told, "orders are on their way"
+    tell(switches, "topic/A-level-1/orders", copied(40))
+    switches.look()
+    assert told[TOLD.place, "A"].stopped == {"bad", "worse"}
+    tell(switches, "topic/A-level-1/bad", copied(20))
+    switches.look()
+    assert told[TOLD.place, "A"].stopped == {"bad", "worse"}, "it goes on, and is not through yet"
+    tell(switches, "topic/A-level-1/bad", copied(40))
+    again, _ = switches_of("A", **{**status, "topic/A-level-1/bad": copied(40)})
+    again._state_topic = state_topic
+    again.look()  # after a restart it knows later ends, which orders have not reached
+    assert told[TOLD.place, "A"].stopped == {"bad", "worse"}
+    switches.look()
+    assert told[TOLD.place, "A"].stopped == {"worse"}
+    tell(switches, "topic/A-level-1/worse", copied(40))
+    switches.look()
+    assert told[TOLD.place, "A"].stopped == set()
+
+
 def test_a_link_that_has_told_nothing_is_not_through() -> None:
     switches, state_topic = switches_of("A")
     state_topic.write_told([TOLD])

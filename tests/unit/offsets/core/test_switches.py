@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, Node, build_tree
-from offsets.core.entries import MalformedEntry, key_of
+from offsets.core.entries import MalformedEntry, key_of, read_body
 from offsets.core.switches import (
     SWITCH,
     SwitchReport,
@@ -28,7 +28,8 @@ ORDER = SwitchReport("A", 3, "A", generation=2, target="C", rewind=False, done=T
 
 
 def unfinished(*told: SwitchReport) -> set[str]:
-    return unfinished_subtrees({(switch.place, switch.source): switch for switch in told}, TREE)
+    by_place = {(switch.place, switch.source): switch for switch in told}
+    return set(unfinished_subtrees(by_place, TREE).clusters)
 
 
 def test_every_cluster_but_the_new_target_has_to_be_through() -> None:
@@ -39,6 +40,22 @@ def test_every_cluster_but_the_new_target_has_to_be_through() -> None:
     assert unfinished(ORDER, *through) == set()
     again = replace(ORDER, generation=3)
     assert unfinished(again, *through) == {"B", "C", "D"}, "through with the one before"
+
+
+def test_a_topic_that_has_stopped_is_unfinished_alone() -> None:
+    b, d = (replace(ORDER, source=cluster) for cluster in ("B", "D"))
+    d = replace(d, stopped=frozenset({"bad"}))
+    told = {(one.place, one.source): one for one in (ORDER, b, d)}
+    found = unfinished_subtrees(told, TREE)
+    for cluster in ("B", "C", "D"):
+        assert found.has(cluster, "bad")
+        assert not found.has(cluster, "good")
+    assert not found.has("A", "bad")
+    assert unfinished(ORDER, d) == {"B", "C", "D"}, "B is to say something, too"
+    text = encode_report(d)
+    assert decode_report(d.place, "D", text) == d
+    with pytest.raises(MalformedEntry):  # as earlier versions read it
+        read_body(text)
 
 
 def test_a_switch_that_copies_again_leaves_nothing_behind() -> None:
