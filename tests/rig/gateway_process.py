@@ -107,6 +107,10 @@ class GatewayProcess:
         """The virtual broker's address."""
         return f"127.0.0.1:{self.port_base + broker_id}"
 
+    def serves(self, port: int) -> bool:
+        """One of its virtual brokers is at this port."""
+        return self.port_base < port <= self.port_base + BROKER_IDS_MAX * self.workers
+
     def start(self) -> Self:
         """Starts it and waits until the bootstrap port answers ApiVersions. Raises AssertionError
         with its log.

@@ -11,12 +11,14 @@ from pathlib import Path
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from gateway.core.wire.apis import ApiKey
 from gateway.embedded.kafka import KafkaCluster
 from gateway.embedded.process import free_ports
 from gateway.embedded.redis import EmbeddedRedis
 from gateway.routing.owners import SharedOwners
 from gateway.routing.shared_table import KEY, SharedTable
 from tests.chaos.nodes.proxy import Proxies
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import BROKER_IDS_MAX, GatewayProcess, Settings
 from tests.rig.groups import GROUPS
 from tests.rig.patience import wait_until
@@ -87,6 +89,7 @@ class Nodes:
             for name in names:
                 self.nodes[name].wait_ready()
             self.wait_for_owners(names)
+            self._wait_until_told(names)
             yield
 
     def _open_ways(self, proxies: Proxies) -> None:
@@ -141,3 +144,23 @@ class Nodes:
             return sum(loads) == count == len(found) and max(loads) - min(loads) <= 1
 
         wait_until(level, what=f"owners {names}: {self.owners()}", deadline_s=30)
+
+    def _wait_until_told(self, names: str) -> None:
+        """Until the nodes tell clients of the owners that the table has: a client that does not
+        look again, as a raw connection, would meet a node that hands its broker over.
+        """
+
+        def as_stored(node: GatewayProcess) -> bool:
+            owners = self.owners()
+            with WireClient(node.bootstrap) as client:
+                brokers = client.call(ApiKey.METADATA, 12, {"Topics": []})["Brokers"]
+            return bool(brokers) and all(
+                broker["NodeId"] in owners
+                and self.nodes[owners[broker["NodeId"]]].serves(broker["Port"])
+                for broker in brokers
+            )
+
+        def told() -> bool:
+            return all(as_stored(self.nodes[name]) for name in names)
+
+        wait_until(told, what=f"owners told by {names}", deadline_s=30)

@@ -189,7 +189,16 @@ class ShareSession:
         return self.coordinator.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, body)
 
     def join(self, within_s: float = 20.0) -> Self:
-        """Joins and waits for the assignment of the topic."""
+        """Joins and waits for the assignment of the topic. Closed if that fails: nobody holds the
+        session then.
+        """
+        try:
+            return self._joined(within_s)
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def _joined(self, within_s: float) -> Self:
         deadline = time.monotonic() + patient_s(within_s)
         answer = self.heartbeat(0, topics=[self.topic])
         while True:
