@@ -106,6 +106,20 @@ class Load:
 
         wait_until(enough, what=f"{count} more records of each partition", deadline_s=90)
 
+    def wait_until_told(self) -> None:
+        """Each member has been told of the acknowledgement of a record that was new to all, so of
+        all its earlier acknowledgements. On a busy machine the word takes its time in the client.
+        """
+        before = self.places()
+
+        def told() -> bool:
+            return all(
+                any(ack.place not in before for ack in list(member.acked))
+                for member in self.members
+            )
+
+        wait_until(told, what="acknowledgements that are told to each member", deadline_s=90)
+
     def silent(self, seconds: float) -> list[str]:
         """The members that got nothing in these last seconds, in which all have had keys."""
         since_ns = time.monotonic_ns() - int(seconds * 1e9)

@@ -26,12 +26,17 @@ pytestmark = [pytest.mark.deep, pytest.mark.integration]
 COMMIT_INTERVAL_MS = 5_000
 
 
-def fail_over(site: SentinelSite, load: Load, act: Callable[[], object]) -> Flush:
+def fail_over(
+    site: SentinelSite, load: Load, act: Callable[[], object], left: Callable[[], bool]
+) -> Flush:
+    """`left`: no node works with the former primary any more, which took writes until then."""
     before = site.primary()
     at_ns = time.monotonic_ns()
     act()
     site.wait_for_another(before)
+    wait_until(left, what="nodes that have left the former primary", deadline_s=30)
     load.wait_for_more(20)
+    load.wait_until_told()
     return Flush(at_ns, time.monotonic_ns(), frozenset(), (), COMMIT_INTERVAL_MS)
 
 
@@ -57,10 +62,16 @@ def test_fail_overs_under_load(
             load.join(hosts, nodes.bootstrap, fresh_name("lock"))
             with load.running():
                 load.wait_for_more(20)
-                flushes = [fail_over(site, load, site.order_fail_over)]
+
+                def left() -> bool:
+                    logs = (node.log_text() for node in nodes.nodes.values())
+                    return all("redis_primary_changed" in log for log in logs)
+
+                flushes = [fail_over(site, load, site.order_fail_over, left)]
                 site.wait_for_replica()
                 load.wait_for_more(20)
-                flushes.append(fail_over(site, load, site.kill_primary))
+                # The killed one takes no writes, and a node that asks anew says nothing of it.
+                flushes.append(fail_over(site, load, site.kill_primary, lambda: True))
                 nodes.wait_for_owners("ab")
             verdict = load.finish(flushes)
             assert (verdict.lost, verdict.reordered, verdict.faults) == (0, 0, ()), verdict
