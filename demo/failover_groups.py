@@ -68,7 +68,7 @@ class Group:
         self._listener.start()
 
     def stop(self) -> None:
-        """The member commits and leaves. Raises SetupError."""
+        """The member commits and leaves. Raises SetupError, also with what its client has said."""
         if self._process is None or self._ours is None:
             return
         with suppress(OSError):  # it has ended already
@@ -78,6 +78,7 @@ class Group:
             self.kill()
             raise SetupError(f"{self.name}: its member has not ended in {STOP_S_MAX:.0f} s")
         self._ended()
+        self._raise_failure()
 
     def kill(self) -> None:
         """The member dies, and commits nothing more."""
@@ -119,11 +120,14 @@ class Group:
     def _wait(self, done: Callable[[], bool], what: str, within_s: float) -> None:
         end = time.monotonic() + within_s
         while not done():
-            if self._failure:
-                raise SetupError(f"{self.name}: {self._failure}")
+            self._raise_failure()
             if time.monotonic() > end:
                 raise TimeoutError(f"{self.name}: {what}: not within {within_s:.0f} s")
             time.sleep(0.05)
+
+    def _raise_failure(self) -> None:
+        if self._failure:
+            raise SetupError(f"{self.name}: {self._failure}")
 
     @property
     def repeated(self) -> int:

@@ -83,7 +83,7 @@ class _Work:
             }
         )
         consumer.subscribe([self.member.topic])
-        since = 0
+        before, since = self.count, 0
         while not self.told.poll(PAUSE_S if self.paused else 0):
             message = None if self.paused else consumer.poll(POLL_S)
             if message is not None and message.error() is None:
@@ -92,7 +92,8 @@ class _Work:
             if since >= COMMIT_RECORDS or (since and self.paused):
                 consumer.commit(asynchronous=True)
                 since = 0
-        if since:
+        if self.count > before:
+            # Also what was committed before: nobody asks how that ended.
             consumer.commit(asynchronous=False)
         consumer.close()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from multiprocessing.connection import Connection
+
 import pytest
 
 from demo.failover_groups import Group, Processed
+from demo.failover_member import Allowed, Member
+from gateway.embedded.process import SetupError
 
 Seen = tuple[str, int]  # visit, number of the flight
 
@@ -36,3 +40,18 @@ def test_keys_owe_each_other_no_order() -> None:
     found = group(("east", 5))
     found.processed += group(("east", 3), key=b"N2").processed
     assert found.out_of_order == 0
+
+
+def test_a_member_that_could_not_commit_is_not_taken_for_one_that_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = group()
+    monkeypatch.setattr("demo.failover_groups.run", fail_to_commit)
+    made.start("west", "127.0.0.1:1", "flights")
+    with pytest.raises(SetupError, match="trackers: no commit"):
+        made.stop()
+
+
+def fail_to_commit(_member: Member, _allowed: Allowed, told: Connection) -> None:
+    told.recv()
+    told.send("no commit")
