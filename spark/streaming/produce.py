@@ -2,7 +2,8 @@
 them, to the target.
 
 The position is the end of the range that Spark has read, not the offset behind the last record:
-markers and aborted records may stand between the two.
+markers and aborted records may stand between the two. That holds only if Spark has read all of it
+(whole_input.py).
 
 Exactly once: records and position are one Kafka transaction, and a task makes several of them, each
 with the position behind its records. The transactional id belongs to the link and partition, so
@@ -60,6 +61,7 @@ from spark.streaming.orders import (
 )
 from spark.streaming.read_back import read_back
 from spark.streaming.rows import headers_of_rows, listed, origin_of, pieces_of
+from spark.streaming.whole_input import require_whole
 from spark.streaming.writers import Kept, Writer
 from spark.streaming.zips import not_read_again
 
@@ -186,6 +188,7 @@ class _Task:
                     if full and (late or self.tally.bytes >= self.writing.task_bytes_max):
                         self.kept.leave(self.writer)
                         return
+            require_whole()
             self._end(transaction)
         except BaseException:
             self.writer.close()
