@@ -322,6 +322,7 @@ class Forwarder:
     link: Link
     state_topics: Sequence[StateTopic]
     identified: Callable[[str], None]  # of a target, before it is written to
+    doubt: Callable[[list[str]], None]  # of targets that failed
     due: dict[tuple[GroupPartition, str], Entry | SwitchReport] = field(default_factory=dict)
     error: str = ""
     clock: Callable[[], float] = monotonic
@@ -369,6 +370,7 @@ class Forwarder:
                 if str(error) != self.error:
                     log.warning("entries_wait", level=self.link.level, reason=str(error))
                 self.error = str(error)
+                self.doubt([name])
                 continue
             count = len(self.due)
             self.due.clear()

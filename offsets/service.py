@@ -105,7 +105,7 @@ class Service:
         )
         self.switches = Switches(config, self.client, self.state_topic)
         self._identities = Identities(config)
-        self._forwarders = _forwarders(config, cluster, self._identified)
+        self._forwarders = _forwarders(config, cluster, self._identified, self._identities.doubt)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
         self._underway: dict[int, Future[int]] = {}
         self._waiting: list[list[Entry | SwitchReport]] = [[] for _ in self._forwarders]
@@ -158,7 +158,9 @@ class Service:
             if str(error) != self._error:
                 log.warning("offsets_wait", cluster=self.client.name, reason=str(error))
             self._error = str(error)
-            if not isinstance(error, ClusterAway):  # whoever reads the decisions finds that out
+            if isinstance(error, ClusterAway):  # whoever reads the decisions finds that out
+                self._identities.doubt([self.client.name])
+            else:
                 self._beat()
             return False
         self._error = ""
@@ -341,7 +343,10 @@ class Service:
 
 
 def _forwarders(
-    config: ClustersConfig, cluster: Cluster, identified: Callable[[str], None]
+    config: ClustersConfig,
+    cluster: Cluster,
+    identified: Callable[[str], None],
+    doubt: Callable[[list[str]], None],
 ) -> list[Forwarder]:
     """Each forwarder has clients of its own, because it has a thread of its own."""
     return [
@@ -352,6 +357,7 @@ def _forwarders(
                 for target in link.targets
             ],
             identified,
+            doubt,
         )
         for link in config.checked_tree().of(ClusterName(cluster.name))
     ]

@@ -1,6 +1,6 @@
 """Whether each cluster is the one that the file means: its brokers have the id that the file
 expects, and no two names stand for one cluster. A service asks at its start, and asks a cluster
-that was away again before it works with it.
+that was away, or has failed, again before it works with it.
 """
 
 from __future__ import annotations
@@ -82,6 +82,12 @@ class Identities:
             )
         except OneClusterTwice as error:
             raise ConfigError(str(error)) from None
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """They failed, and are asked again: an address that comes back may lead elsewhere now."""
+        with self._lock:
+            for name in names:
+                self._known.pop(name, None)
 
     def of(self, name: str) -> str | None:
         """The cluster's id; None if the cluster has not answered yet."""

@@ -100,7 +100,7 @@ class Beginning:
 
     def goes_on(self, surveyed: Plan, plan: Plan, unreadable: Mapping[Partition, int]) -> bool:
         """Whether a topic of `surveyed` that stopped at its positions, and so is not in `plan`, can
-        be copied now. `unreadable`: offsets that stop a topic.
+        be copied now. `unreadable`: offsets that stop a topic once it has come to them.
         """
         held = {name: topic for name, topic in surveyed.topics.items() if name not in plan.topics}
         asked = replace(surveyed, topics=held)
@@ -111,7 +111,7 @@ class Beginning:
         still = {
             name
             for (name, partition), at in unreadable.items()
-            if isinstance(verdict := verdicts.get(name), Copied) and verdict.starts[partition] <= at
+            if isinstance(verdict := verdicts.get(name), Copied) and verdict.starts[partition] == at
         }
         return any(
             isinstance(verdict, Copied) for name, verdict in verdicts.items() if name not in still

@@ -13,7 +13,6 @@ target) or the query fails, it is stopped and a new one starts from the position
 # Long: the loop that is drawn above, whose steps share the state of one run.
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import uuid
@@ -51,7 +50,7 @@ from spark.streaming.core.pace import BatchSize
 from spark.streaming.core.survey import UNKNOWN_EPOCH
 from spark.streaming.epochs import Epochs
 from spark.streaming.faults import cause
-from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.kafka import KafkaSide
 from spark.streaming.known_topics import KnownTopics
 from spark.streaming.limits import (
     BATCH_ENDS_S,
@@ -66,7 +65,8 @@ from spark.streaming.limits import (
 from spark.streaming.orders import RESULT_DDL, Partition, Result, Taking, Writing
 from spark.streaming.produce import PositionMoved, copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
-from spark.streaming.unreadable import OVERFLOW, between, damaged, told, unreadable
+from spark.streaming.source import between, following
+from spark.streaming.unreadable import OVERFLOW, Damage, damaged, firsts, told, unreadable
 
 log = structlog.get_logger("keyway.links")
 
@@ -105,6 +105,8 @@ class LinkRun:
     _size: BatchSize = field(init=False)
     _taking: Mapping[str, Taking] = field(default_factory=dict, init=False)
     _unreadable: dict[Partition, int] = field(default_factory=dict, init=False)  # offsets
+    # Records that are damaged on the source's disk, found since the last round; and Java's words.
+    _damaged: dict[Partition, Damage] = field(default_factory=dict, init=False)
     _told_stopped: dict[str, str] = field(default_factory=dict, init=False)  # and why
 
     def __post_init__(self) -> None:
@@ -130,6 +132,8 @@ class LinkRun:
                 wait_s = backoff.failed()
                 fault = cause(self._failure or error)
                 self._look_for_unreadable(fault)
+                if self.identities is not None:  # what was away may come back as another cluster
+                    self.identities.doubt([self.distributor.source, *self.distributor.allowed])
                 log.warning("link_waits", link=self.report.link, fault=fault, wait_s=wait_s)
                 self.report.trouble(fault)
                 self.stop.wait(wait_s)
@@ -241,7 +245,7 @@ class LinkRun:
                 self._replan.set()
             if monotonic() - looked_at_stopped_s >= LOOK_AT_STOPPED_S:
                 looked_at_stopped_s = monotonic()
-                if self._beginning.goes_on(surveyed, plan, self._unreadable):
+                if self._beginning.goes_on(surveyed, plan, firsts(self._unreadable, self._damaged)):
                     self._replan.set()
             took_s = monotonic() - looked_s
             pause_s = min(max(SURVEY_EVERY_S, took_s * SURVEY_REST), SURVEY_EVERY_S_MAX)
@@ -256,23 +260,7 @@ class LinkRun:
     ) -> StreamingQuery:
         messages = self.config.messages
         rows_max = min(self._size.records, messages.rate_records_per_s or 2**62)
-        offsets: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in starts.items():
-            offsets.setdefault(topic, {})[str(partition)] = offset
-        records = (
-            self.session.readStream.format("kafka")
-            .options(**source_settings(self._source.cluster))
-            .option(
-                "assign", json.dumps({name: [int(p) for p in ps] for name, ps in offsets.items()})
-            )
-            .option("startingOffsets", json.dumps(offsets))
-            .option("maxOffsetsPerTrigger", rows_max)
-            .option("includeHeaders", "true")
-            .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
-            .option("kafka.allow.auto.create.topics", "false")
-            .load()
-        )
+        records = following(self.session, self._source.cluster, starts, rows_max)
 
         def batch(rows: DataFrame, number: int) -> None:
             self._idle.clear()
@@ -434,8 +422,11 @@ class LinkRun:
         return plan
 
     def _look_for_unreadable(self, fault: str) -> None:
-        if (place := damaged(fault)) is not None:
-            self._refused(place, fault)
+        if (damage := damaged(fault)) is not None:
+            if self._damaged.pop(damage.place, None) == damage:
+                self._refused(damage.place, damage.words)  # what is before it cannot be read either
+            else:
+                self._damaged[damage.place] = damage
         if OVERFLOW not in fault:
             return
         try:
@@ -446,30 +437,32 @@ class LinkRun:
     def _up_to_unreadable(
         self, starts: dict[Partition, int], plan: Plan
     ) -> tuple[dict[Partition, int], Plan]:
-        """Copies the records before those that Spark cannot read. Then their topics stop, or go on
-        after those records.
+        """Copies what is before the records that Spark cannot read, as much as one batch takes.
+        There their topics stop, or go on behind them.
         """
-        held = {
-            place: at for place, at in self._unreadable.items() if starts.get(place, at + 1) <= at
-        }
-        if not held:
-            return starts, plan
-        before = {place: at for place, at in held.items() if starts[place] < at}
-        if before:
+        self._damaged = {place: at for place, at in self._damaged.items() if place in starts}
+        first = firsts(self._unreadable, self._damaged)
+        held = {place: at for place, at in first.items() if starts.get(place, at + 1) <= at}
+        if before := {place: at for place, at in held.items() if starts[place] < at}:
             records = between(self.session, self._source.cluster, starts, before)
             self._batch(plan, starts, before, records)
+        reached = {
+            place for place, at in held.items() if self._reached.get(place, starts[place]) == at
+        }
         if self.config.messages.on_refused == "skip":
-            behind = {
-                place: at + 1
-                for place, at in held.items()
-                if self._reached.get(place, starts[place]) == at  # all before it is copied
-            }
+            behind = {place: held.pop(place) + 1 for place in reached - self._damaged.keys()}
             self._account(passed(self._writing(plan, behind), behind))
             for place, offset in behind.items():
                 self.report.left_out(place, offset - 1)
                 starts[place] = offset
-            held = {place: at for place, at in held.items() if place not in behind}
-        stopped = {name: told(partition, at) for (name, partition), at in held.items()}
+        stopped = {
+            name: self._damaged[name, partition].words
+            if (name, partition) in self._damaged
+            else told(partition, at)
+            for (name, partition), at in held.items()
+        }
+        for place in reached & self._damaged.keys():
+            self._refused(place, self._damaged.pop(place).words)
         return (
             {place: at for place, at in starts.items() if place[0] not in stopped},
             replace(

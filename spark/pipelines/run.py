@@ -13,7 +13,6 @@ least the source's number of partitions, and keep timestamps. One that is missin
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +43,7 @@ from spark.streaming.core.survey import (
 )
 from spark.streaming.epochs import Epochs
 from spark.streaming.faults import cause
-from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import (
     BATCH_LOOK_S,
     COMMITTED_AGAIN_AT_ONCE,
@@ -56,6 +55,7 @@ from spark.streaming.limits import (
 from spark.streaming.orders import RESULT_DDL, Partition, Result, Writing
 from spark.streaming.produce import PositionMoved, copying, passed, places_of
 from spark.streaming.ranges import batch_ends, moved
+from spark.streaming.source import following
 from spark.transforms.frames import marked
 
 GROUP_PREFIX = "keyway-pipeline-"
@@ -247,19 +247,9 @@ class PipelineRun:
     # ------------------------------------------------------------------------------- while it runs
 
     def _query(self, work: _Work, checkpoint: Path, *, once: bool) -> StreamingQuery:
-        starts = {work.topic.name: {str(partition): at for partition, at in work.starts.items()}}
-        records = (
-            self._session.readStream.format("kafka")
-            .options(**source_settings(self._source.cluster))
-            .option("assign", json.dumps({work.topic.name: sorted(work.starts)}))
-            .option("startingOffsets", json.dumps(starts))
-            .option("maxOffsetsPerTrigger", self._source_section.records_per_batch_max)
-            .option("includeHeaders", "true")
-            .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
-            .option("kafka.allow.auto.create.topics", "false")
-            .load()
-        )
+        starts = {(work.topic.name, partition): at for partition, at in work.starts.items()}
+        rows_max = self._source_section.records_per_batch_max
+        records = following(self._session, self._source.cluster, starts, rows_max)
 
         def batch(rows: DataFrame, number: int) -> None:
             with self._busy:

@@ -28,12 +28,7 @@ from time import monotonic
 from typing import Any
 
 import pyarrow
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from keyway.clusters.core.names import Unfit
 from spark.streaming.careful import sent_singly

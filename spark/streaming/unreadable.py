@@ -1,34 +1,42 @@
 """Records that Spark cannot read at all. Its timestamps are microseconds in 64 bits, so Kafka's
 source fails with "long overflow" on a record of the year 294,247 or later, without a word of where
 it is. The broker's index of timestamps says which partitions have one; there it is looked for.
-Where a batch of records is damaged on the broker's disk, Java's client names the partition.
+Where a batch of records is damaged on the broker's disk, Java's client names partition and offset.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
-from pyspark.sql import DataFrame, SparkSession
 
-from keyway.clusters.config import Cluster
 from keyway.kafka.to_ends import records_to
-from spark.streaming.kafka import KafkaSide, source_settings
+from spark.streaming.kafka import KafkaSide
 from spark.streaming.limits import ANSWER_S, UNREADABLE_SCANNED_MAX
 from spark.streaming.orders import Partition
 
 OVERFLOW = "long overflow"  # what Spark says
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1_000
-_DAMAGED = re.compile(r"for partition (\S+)-([0-9]+) at offset [0-9]+ is invalid")  # Kafka's words
+_DAMAGED = re.compile(
+    r"for partition (\S+)-([0-9]+) at offset ([0-9]+) is invalid"
+)  # Kafka's words
 
 
-def damaged(fault: str) -> Partition | None:
-    """The partition that has a batch whose checksum is wrong, if that is the fault."""
+class Damage(NamedTuple):
+    """A batch of records whose checksum is wrong. All before `offset` can be read."""
+
+    place: Partition
+    offset: int
+    words: str
+
+
+def damaged(fault: str) -> Damage | None:
+    """The batch, if one is the fault."""
     found = _DAMAGED.search(fault)
-    return None if found is None else (found[1], int(found[2]))
+    return None if found is None else Damage((found[1], int(found[2])), int(found[3]), fault)
 
 
 def unreadable(side: KafkaSide, starts: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -56,38 +64,18 @@ def unreadable(side: KafkaSide, starts: Mapping[Partition, int]) -> dict[Partiti
     return found
 
 
+def firsts(
+    odd: Mapping[Partition, int], damage: Mapping[Partition, Damage]
+) -> dict[Partition, int]:
+    """The first offset of each place that Spark cannot read."""
+    found = dict(odd)
+    for place, batch in damage.items():
+        found[place] = min(batch.offset, found.get(place, batch.offset))
+    return found
+
+
 def told(partition: int, offset: int) -> str:
     return (
         f"the timestamp at offset {offset} of partition {partition} is more than"
         f" {TIMESTAMP_MS_MAX} ms, which Spark cannot read; `on_refused: skip` leaves it out"
-    )
-
-
-def between(
-    session: SparkSession,
-    cluster: Cluster,
-    starts: Mapping[Partition, int],
-    ends: Mapping[Partition, int],
-) -> DataFrame:
-    """The records of these places, up to `ends`."""
-
-    def offsets(by_place: Mapping[Partition, int]) -> str:
-        found: dict[str, dict[str, int]] = {}
-        for topic, partition in ends:
-            found.setdefault(topic, {})[str(partition)] = by_place[topic, partition]
-        return json.dumps(found)
-
-    partitions: dict[str, list[int]] = {}
-    for topic, partition in ends:
-        partitions.setdefault(topic, []).append(partition)
-    return (
-        session.read.format("kafka")
-        .options(**source_settings(cluster))
-        .option("assign", json.dumps(partitions))
-        .option("startingOffsets", offsets(starts))
-        .option("endingOffsets", offsets(ends))
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .option("kafka.isolation.level", "read_committed")
-        .load()
     )

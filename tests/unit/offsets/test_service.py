@@ -164,7 +164,9 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
         client=SimpleNamespace(name="fra"), write_told=lambda _: written.append("fra")
     )
     link = service.config.checked_tree().distributor(ClusterName("ams"), Level(1))
-    forwarder = Forwarder(link, [cast(StateTopic, state_topic)], service._identified)
+    forwarder = Forwarder(
+        link, [cast(StateTopic, state_topic)], service._identified, service._identities.doubt
+    )
     news = [Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)]
     assert (forwarder.forward(news), forwarder.error) == (0, "fra: no answer")
     ids["fra"] = "1"
@@ -175,13 +177,55 @@ def test_nothing_is_written_to_a_cluster_that_is_not_the_one_of_the_file() -> No
     service.close()
 
 
+def test_a_target_that_failed_is_asked_again_who_it_is() -> None:
+    """Its address came back as another cluster's, which got the entries."""
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    ids: dict[str, str | Away] = {"ams": "1", "fra": "2"}
+    service._identities = Identities(service.config, lambda cluster: ids[cluster.name])
+
+    def fails(_: object) -> None:
+        raise ClusterAway("fra: no answer")
+
+    state_topic = SimpleNamespace(client=SimpleNamespace(name="fra"), write_told=fails)
+    link = service.config.checked_tree().distributor(ClusterName("ams"), Level(1))
+    forwarder = Forwarder(
+        link, [cast(StateTopic, state_topic)], service._identified, service._identities.doubt
+    )
+    news = [Entry("billing", "orders", 0, "ams", 1_000, offset=5, partitions=1)]
+    service._identified("ams")
+    assert forwarder.forward(news) == 0
+    ids["fra"] = "1"
+    with pytest.raises(ConfigError, match="ams and fra are one Kafka cluster"):
+        forwarder.forward(())
+    service.close()
+
+
+def test_its_own_cluster_that_failed_is_asked_again_who_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service(config(groups={"include": ["*"]}), "ams")
+    ids: dict[str, str | Away] = {"ams": "1", "fra": "2"}
+    service._identities = Identities(service.config, lambda cluster: ids[cluster.name])
+
+    def fails() -> None:
+        raise ClusterAway("ams: no answer")
+
+    monkeypatch.setattr(service, "round", fails)
+    service._identified("fra")
+    assert not service.round_safely()
+    ids["ams"] = "2"
+    with pytest.raises(ConfigError, match="fra and ams are one Kafka cluster"):
+        service.round_safely()
+    service.close()
+
+
 def test_no_entry_goes_back_after_its_level_was_lowered() -> None:
     written: list[Entry] = []
     state_topic = SimpleNamespace(
         client=SimpleNamespace(name="fra"), write_told=written.extend, topic_id=lambda: "1"
     )
     link = config().checked_tree().distributor(ClusterName("ams"), Level(1))
-    forwarder = Forwarder(link, [cast(StateTopic, state_topic)], lambda _: None)
+    forwarder = Forwarder(link, [cast(StateTopic, state_topic)], lambda _: None, lambda _: None)
     older = Entry("billing", "orders", 0, "fra", 1_000, offset=5, partitions=1, flags=0b10)
     assert forwarder.forward([older]) == 0, "fra has a newer one"
     assert forwarder.forward([replace(older, source="ams", flags=0)]) == 1

@@ -76,6 +76,18 @@ def test_one_that_comes_back_as_another_is_refused(found: str, fault: str) -> No
         identities.look(["a"])
 
 
+def test_one_that_is_doubted_is_asked_again() -> None:
+    brokers = Brokers(a="1", b="2", c="3")
+    identities = Identities(config(b="2"), brokers)
+    identities.look()
+    brokers.ids["b"] = "4"
+    assert identities.look() == {}
+    identities.doubt(["b"])
+    assert identities.of("b") is None
+    with pytest.raises(ConfigError, match="its id is 4, not 2"):
+        identities.look(["b"])
+
+
 def test_a_real_question_to_nobody_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keyway.kafka.identities.ANSWER_S", 0.1)
     found = cluster_id_of(config().cluster("a"))

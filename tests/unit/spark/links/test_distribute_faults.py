@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from spark.links import beginning
+from keyway.clusters.config import ConfigError
+from keyway.kafka.identities import Identities
+from spark.links import beginning, distribute
 from spark.links.distribute import LinkRun
+from spark.links.link import Link
+from spark.links.plan import Plan
 from spark.streaming.produce import PositionMoved
-from tests.rig.link_in_memory import DEFAULTS, Side, World
+from spark.streaming.unreadable import firsts
+from tests.rig.link_in_memory import CONFIG, DEFAULTS, Side, World
 
 
 def test_a_position_that_moved_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,26 +59,85 @@ class OfJava(Py4JJavaError):  # type: ignore[misc]
         return str(self.args[0])
 
 
-def test_a_topic_with_a_damaged_batch_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's query of all topics failed for ever."""
+def test_after_a_failure_the_clusters_are_asked_again_who_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target went away, and its address led to another cluster then, which got all records."""
+    ids = {"c1": "1", "c2": "2"}
+    run = World().process()
+    run.identities = Identities(CONFIG, lambda cluster: ids[cluster.name])
+    rounds = 0
+
+    def choose(*_: object) -> Link:
+        nonlocal rounds
+        rounds += 1
+        ids["c2"] = "1"
+        raise OfJava("away")
+
+    monkeypatch.setattr("spark.links.distribute.choose_target", choose)
+    monkeypatch.setattr(run.stop, "wait", lambda _: None)
+    with pytest.raises(ConfigError, match="c1 and c2 are one Kafka cluster"):
+        run.run()
+    assert rounds == 1
+
+
+FARES = ("my-fares-2", 1)
+TOLD = "Record batch for partition my-fares-2-1 at offset 7 is invalid, cause: Record is corrupt"
+
+
+@pytest.fixture
+def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], LinkRun]:
+    """A link of two topics. A batch reads up to `reached`, if nothing is damaged before that."""
     here = Side("c1", {"flights": "here", "my-fares-2": "fares"})
     world = World(here=here, there=Side("c2", {"flights": "1", "my-fares-2": "2"}), config=DEFAULTS)
-    run = world.process()
-    told = (
-        "Record batch for partition my-fares-2-1 at offset 7 is invalid, cause: Record is corrupt"
-    )
 
-    def round_of(_: LinkRun) -> None:
+    def round_of(run: LinkRun) -> None:
         run.stop.set()
-        raise OfJava(f"Caused by: org.apache.kafka.common.KafkaException: {told}")
+        raise OfJava(f"Caused by: org.apache.kafka.common.KafkaException: {TOLD}")
 
     monkeypatch.setattr(LinkRun, "_round", round_of)
+    monkeypatch.setattr(distribute, "between", lambda *_: None)
+    monkeypatch.setattr(beginning, "topics_copied_before", lambda *_: {})
+    return world.process
+
+
+def begun(run: LinkRun, reached: int, monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], Plan]:
+    """The topics of the next query, and its plan."""
+
+    def batch(run: LinkRun, *_: object) -> None:
+        run._reached[FARES] = reached
+
+    monkeypatch.setattr(LinkRun, "_batch", batch)
+    starts, plan = run._up_to_unreadable(*run._starts(run._survey()))
+    return {topic for topic, _ in starts}, plan
+
+
+def test_a_topic_with_a_damaged_batch_stops_alone_and_behind_what_can_be_read(
+    damaged: Callable[[], LinkRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's query of all topics failed for ever. Then the records before it waited, too."""
+    run = damaged()
     run.run()
-    plan = run._survey()
-    assert plan.topics.keys() == {"flights"}
-    assert told in plan.stopped["my-fares-2"]
+    topics, plan = begun(run, 3, monkeypatch)
+    assert (topics, TOLD in plan.stopped["my-fares-2"]) == ({"flights"}, True)
+    surveyed = run._survey()
+    assert surveyed.topics.keys() == {"flights", "my-fares-2"}, "more is copied soon"
+    assert run._beginning.goes_on(surveyed, plan, firsts(run._unreadable, run._damaged))
+    topics, plan = begun(run, 7, monkeypatch)
+    assert (topics, TOLD in plan.stopped["my-fares-2"]) == ({"flights"}, True)
+    assert TOLD in run._survey().stopped["my-fares-2"]
     run._refusals.try_again("my-fares-2")
-    assert run._survey().topics.keys() == {"flights", "my-fares-2"}, "it is tried again"
+    assert begun(run, 7, monkeypatch)[0] == {"flights", "my-fares-2"}, "it is tried again"
+
+
+def test_a_damaged_batch_before_which_nothing_can_be_read(
+    damaged: Callable[[], LinkRun],
+) -> None:
+    run = damaged()
+    for topics in ({"flights", "my-fares-2"}, {"flights"}):
+        run.stop.clear()
+        run.run()
+        assert run._survey().topics.keys() == topics
 
 
 def test_an_exception_of_the_jvm_in_the_link_s_own_thread_is_waited_out(
