@@ -377,7 +377,7 @@ class _Planning:
         """
         settings = len(self.ledger.compatibility) + len(self.ledger.modes)
         few = max(self.removals.at_once_max // FEWER, int(settings * REMOVALS_SHARE_MAX))
-        back = [setting for setting in made if takes_back(setting, self.target)]
+        back = dict.fromkeys(setting for setting in made if takes_back(setting, self.target))
         if self.removals.recorded or len(back) <= few:
             return made
         for setting in back:
