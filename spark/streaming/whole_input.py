@@ -9,7 +9,7 @@ tells the two apart is a word that the JVM writes behind the last row.
 from __future__ import annotations
 
 import sys
-from io import BufferedReader
+from io import BufferedReader, BufferedRWPair
 
 from pyspark import TaskContext
 
@@ -27,13 +27,13 @@ def require_whole() -> None:
         raise CutShort("Spark has not read all records of the batch")
 
 
-def _stream() -> BufferedReader | None:
+def _stream() -> BufferedReader | BufferedRWPair | None:
     """What the worker reads: a variable of pyspark.worker, of which there is no other name."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code.co_name == "main":
             stream = frame.f_locals.get("infile")
-            if isinstance(stream, BufferedReader):
+            if isinstance(stream, BufferedReader | BufferedRWPair):  # with a daemon, without one
                 return stream
     return None

@@ -22,6 +22,7 @@ from keyway.clusters.core.trust import Seals
 from spark.links.show import Links
 from spark.session import SETTINGS
 from spark.streaming.kafka import KafkaSide
+from tests.rig.damaged_logs import damaged, first_segment
 from tests.rig.kafka import create_topic, delete_topic
 from tests.rig.patience import wait_until
 from tests.rig.several_clusters import Clusters, clusters, read, running, send, wait_for
@@ -178,6 +179,24 @@ def test_a_timestamp_that_spark_cannot_read_stops_its_topic_alone(
     assert [copy.value for copy in found] == [b"1", b"2", b"3"]
     rows = topics_of(on, "c1-level-1")["year-odd"]["partitions"]
     assert (rows["1"]["left_out"], rows["1"]["position"]) == (1, 4)
+
+
+def test_what_is_before_a_damaged_batch_is_copied(spark: SparkSession, pair: Clusters) -> None:
+    config = pair.write(PAIR, topics={"include": ["damaged-*"]})
+    here, there = pair.front("c1"), pair.front("c2")
+    for name in ("damaged-it", "damaged-not"):
+        create_topic(here, name)
+    for value in (b"1", b"2", b"DAMAGED", b"4"):  # a batch each
+        send(here, "damaged-it", [{"value": value}])
+    send(here, "damaged-not", [{"value": b"1"}])
+    log = first_segment(pair.kafkas["c1"], "damaged-it")
+    with running(spark, config, "c1"):
+        with damaged(log, b"DAMAGED"):
+            wait_for_reason(config, "c1-level-1", "damaged-it", "damaged-it-0 at offset 2")
+            wait_for(there, "damaged-it", 2)
+            wait_for(there, "damaged-not", 1)
+        found = wait_for(there, "damaged-it", 4)
+    assert [record.value for record in found] == [b"1", b"2", b"DAMAGED", b"4"]
 
 
 def test_records_deleted_ahead_of_a_link(spark: SparkSession, pair: Clusters) -> None:

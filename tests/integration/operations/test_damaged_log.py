@@ -4,14 +4,13 @@ before it and all other partitions flow; operators see where, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.share_members import ShareHost, consume_all
+from tests.rig.damaged_logs import damaged, first_segment
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
 from tests.rig.operating import keyway, metrics, windows_of
@@ -20,18 +19,6 @@ from tests.rig.patience import wait_until
 pytestmark = pytest.mark.integration
 
 ANSWER_S_MAX = 30.0
-
-
-@contextmanager
-def damaged(log: Path, what: bytes) -> Iterator[None]:
-    """One bit of the only place where `what` stands in a log segment is wrong."""
-    at = log.read_bytes().index(what)
-    with log.open("r+b", buffering=0) as segment:
-        for byte in (what[0] ^ 1, what[0]):
-            segment.seek(at)
-            segment.write(bytes([byte]))
-            if byte != what[0]:
-                yield
 
 
 def test_a_damaged_batch_is_shown_until_it_is_mended(
@@ -45,7 +32,7 @@ def test_a_damaged_batch_is_shown_until_it_is_mended(
     for value in (b"before", b"damaged", b"behind"):  # a batch each
         produce(kafka.bootstrap_servers, name, [(b"k", value)], partition=0)
     produce(kafka.bootstrap_servers, name, [(b"k", b"%d" % at) for at in range(5)], partition=1)
-    log = kafka.brokers[0].directory / "data" / f"{name}-0" / f"{0:020}.log"
+    log = first_segment(kafka, name)
     member = librdkafka_host.member(gateway.bootstrap, group, [name])
 
     def troubles() -> dict[int, str | None]:
