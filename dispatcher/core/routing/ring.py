@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from dispatcher.core.model import Member
@@ -54,8 +55,9 @@ class Ring:
                 ]
         points.sort()
         self.ranks: Final[dict[str, int]] = ranks
-        self.points: Final[list[int]] = points
-        self.owners: Final[list[int]] = [in_order[point & _RANK_MASK] for point in points]
+        # Flat: a search goes through them for each key of a window when a member joins.
+        self.points: Final[vec[i64]] = vec[i64](points)
+        self.owners: Final[vec[i64]] = vec[i64]([in_order[point & _RANK_MASK] for point in points])
 
     @property
     def hashes(self) -> list[int]:
@@ -66,12 +68,12 @@ class Ring:
         """The part of all hashes that each member owns, 0 to 1. O(points)."""
         shares = [0.0] * len(self.ranks)
         points = self.points
-        if not points:
+        if len(points) == 0:
             return shares
         # The first owns all from the last one on, around the end of the circle.
-        before: i64 = (i64(points[len(points) - 1]) >> _RANK_BITS) - _HASHES
+        before: i64 = (points[len(points) - 1] >> _RANK_BITS) - _HASHES
         for at in range(len(points)):
-            here: i64 = i64(points[at]) >> _RANK_BITS
+            here: i64 = points[at] >> _RANK_BITS
             shares[self.owners[at]] += float(here - before) / _HASHES
             before = here
         return shares
@@ -90,7 +92,7 @@ class Ring:
         high: i64 = len(points)
         while low < high:
             middle: i64 = (low + high) >> 1
-            if i64(points[middle]) < wanted:
+            if points[middle] < wanted:
                 low = middle + 1
             else:
                 high = middle

@@ -191,7 +191,7 @@ def test_owners_against_a_list_of_all_who_accept_in_the_order_of_the_ring(
     some = router(*[(f"m{at}", mine) for at, mine in enumerate(filters)])
     for key in (b"key-%d" % number for number in range(60)):
         at = bisect_left(some.ring.hashes, key_hash32(key))
-        order = dict.fromkeys(some.ring.owners[at:] + some.ring.owners[:at])
+        order = dict.fromkeys([*some.ring.owners[at:], *some.ring.owners[:at]])
         takers = [owner for owner in order if accepts(filters[owner], key)] or [NOBODY]
         assert some.owner_of(key, 0) == takers[0]
         for loads in itertools.product((4, 5, 6), repeat=len(filters)):
