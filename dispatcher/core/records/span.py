@@ -182,7 +182,10 @@ class Span:
         return self.front - self.cursor - self.aside.count + ahead
 
     def _bytes(self, first: int, end: int) -> bytes:
-        return bytes([self.bits[byte & self.bits_mask] for byte in range(first, end)])
+        """Of the bitmap; at most all of them."""
+        start = first & self.bits_mask
+        data = bytes(self.bits[start : start + end - first])
+        return data + bytes(self.bits[: end - first - len(data)])
 
     # --------------------------------------------------------------------------------------- cursor
 
