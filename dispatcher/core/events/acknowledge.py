@@ -7,6 +7,7 @@ unlike Danube's dispatcher, where the old consumer's acknowledgement completes t
 
 from __future__ import annotations
 
+from librt.vecs import append
 from mypy_extensions import i64, u8
 
 from dispatcher.core.model import AckError, Acknowledge, AckType, Reason, malformed
@@ -332,7 +333,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
                     owner = queue.owner
                     if plain and owner is not None and not queue.listed and not queue.retried:
                         queue.listed = True
-                        owner.fresh.append(queue.head)
+                        owner.fresh = append(owner.fresh, queue.head)
                         if not owner.touched:
                             state.touch(owner)
                     else:

@@ -4,6 +4,7 @@ time.
 
 from __future__ import annotations
 
+from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from dispatcher.core.model import Acquire, MemberId, NotSent, Reason
@@ -95,10 +96,10 @@ def _take(
     mask: i64 = state.window.mask
     front: i64 = state.window.front
     ready = member.sort_ready()
-    first = member.ready_at
-    end = len(ready)
+    first: i64 = member.ready_at
+    end: i64 = len(ready)
     at = first
-    passed = 0
+    passed: i64 = 0
     retried = False
     while at < end and at - first - passed < wanted:
         offset: i64 = ready[at]
@@ -118,7 +119,7 @@ def _take(
         else:
             state.window.lease_to(queue, offset, lease)
     member.ready_at = at
-    taken = ready[first:at]
+    taken: list[int] = list(ready[first:at])
     if passed:
         taken = [offset for offset in taken if state.window.lease_at(offset) is lease]
     lease.offsets += taken
@@ -145,7 +146,7 @@ def _take_limited(
     """As `_take`, one record of a key and none behind the member's limit; those keys stay listed
     where they are.
     """
-    kept: list[int] = []
+    kept = vec[i64]()
     for offset in member.sort_ready():  # The whole list: one with a limit is not cut off.
         queue = state.window.queue_at(offset)
         assert queue is not None, f"{offset} is listed and settled"
@@ -153,7 +154,7 @@ def _take_limited(
             queue.listed = False  # The key is offered again when that ends.
             continue
         if len(lease.offsets) == wanted or not state.may_have(queue, member):
-            kept.append(offset)
+            kept = append(kept, offset)
             continue
         first = state.first_of(queue)  # With prefetch an earlier one may have come back.
         queue.listed = False

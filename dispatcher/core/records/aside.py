@@ -21,6 +21,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from librt.vecs import append, pop
+
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
 from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
 from dispatcher.core.records.leases import Lease
@@ -209,7 +211,7 @@ class Aside:
         backlog = queue.backlog
         if backlog is None:
             backlog = queue.backlog = Backlog()
-        backlog.offsets.append(offset)
+        backlog.offsets = append(backlog.offsets, offset)
         backlog.after = after
         if queue.head == offset:
             self.queues[offset] = queue
@@ -238,17 +240,16 @@ class Aside:
                 queue.head = backlog.after
                 queue.backlog = None
         else:
-            at = bisect_left(offsets, offset, backlog.at)
-            offsets.pop(at)
+            backlog.offsets, _ = pop(offsets, backlog.place_of(offset))
             if queue.tail == offset:
-                queue.tail = offsets[-1]
+                queue.tail = backlog.offsets[-1]
 
     def after(self, queue: KeyQueue, offset: int) -> int:
         """The next of its key; NO_OFFSET: none."""
         backlog = queue.backlog
         assert backlog is not None, f"{offset} of {queue!r} is not aside"
-        at = bisect_left(backlog.offsets, offset, backlog.at) + 1
-        return int(backlog.offsets[at]) if at < len(backlog.offsets) else backlog.after
+        at = backlog.place_of(offset) + 1
+        return backlog.offsets[at] if at < len(backlog.offsets) else backlog.after
 
 
 def _lowest(bits: int) -> int:

@@ -16,11 +16,10 @@ to the cursor and in runs. With 1,250 keys and 500 records a fetch a run has 2.5
 
 from __future__ import annotations
 
-from array import array
-from bisect import insort
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from librt.vecs import append, extend, vec
+from mypy_extensions import i32, i64, mypyc_attr
 
 from dispatcher.core.model import Key, MemberId, SessionId
 from dispatcher.core.routing.silence import Attention
@@ -40,9 +39,10 @@ class MemberQueue:
         self.member_id = member_id
         self.idle = True  # had nothing ready at the end of the last step
         self.joined = False  # False: known only by the leases it holds
-        self.ready: list[int] = []  # offsets, ascending
+        # Offsets, ascending. Flat, as there is one for each ready key: no int object for it.
+        self.ready: vec[i64] = vec[i64]()
         self.ready_at = 0  # entries before it are taken
-        self.fresh: list[int] = []  # listed since `ready` was last put in order
+        self.fresh: vec[i64] = vec[i64]()  # listed since `ready` was last put in order
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
         self.touched = False  # in `WindowState.touched`
@@ -68,28 +68,51 @@ class MemberQueue:
         self.clear_ready()
 
     def clear_ready(self) -> None:
-        self.ready = []
+        self.ready = vec[i64]()
         self.ready_at = 0
-        self.fresh = []
+        self.fresh = vec[i64]()
 
-    def sort_ready(self) -> list[int]:
+    def sort_ready(self) -> vec[i64]:
         """Sorts the ready keys, in `ready` from `ready_at` on. A few newcomers are put in place:
         one record at a time must not cost a pass over a long list.
         """
-        ready = self.ready
-        if self.ready_at * 2 >= len(ready):  # O(1) per entry, no more than twice the memory
-            del ready[: self.ready_at]
-            self.ready_at = 0
-        if len(self.fresh) <= INSERTED_MAX:
-            for offset in self.fresh:
-                insort(ready, offset, self.ready_at)
+        ready, first = self.ready, self.ready_at
+        if len(self.fresh) > INSERTED_MAX:
+            ready, first = _merged(ready, first, self.fresh), 0
         else:
-            del ready[: self.ready_at]
-            self.ready_at = 0
-            ready += self.fresh
-            ready.sort()
-        self.fresh = []
+            if first * 2 >= len(ready):  # O(1) per entry, no more than twice the memory
+                ready, first = ready[first:], 0
+            for offset in self.fresh:
+                ready = _inserted(ready, first, offset)
+        self.ready, self.ready_at = ready, first
+        self.fresh = vec[i64]()
         return ready
+
+
+def _merged(ready: vec[i64], first: i64, fresh: vec[i64]) -> vec[i64]:
+    """The ascending offsets of `ready` from `first` on, and those of `fresh`."""
+    merged = vec[i64](capacity=len(ready) - first + len(fresh))
+    fresh = vec[i64](sorted(fresh))
+    at: i64 = 0
+    while first < len(ready) and at < len(fresh):
+        if ready[first] < fresh[at]:
+            merged = append(merged, ready[first])
+            first += 1
+        else:
+            merged = append(merged, fresh[at])
+            at += 1
+    return extend(extend(merged, ready[first:]), fresh[at:])
+
+
+def _inserted(ready: vec[i64], first: i64, offset: i64) -> vec[i64]:
+    """`ready`, ascending from `first` on, with one offset more."""
+    at: i64 = len(ready)
+    ready = append(ready, offset)
+    while at > first and ready[at - 1] > offset:
+        ready[at] = ready[at - 1]
+        at -= 1
+    ready[at] = offset
+    return ready
 
 
 class LeaseHolder:
@@ -109,16 +132,30 @@ class LeaseHolder:
         return f"<{self.member.member_id}/{self.session_id}>"
 
 
+# No cycle leads through it, so the collector need not visit it: 16 bytes less each.
+@mypyc_attr(acyclic=True)
 class Backlog:
     """The records of one key that are aside (aside.py): ahead of those in the rings."""
 
     def __init__(self) -> None:
-        self.offsets: array[int] = array("q")  # ascending; offsets before `at` are settled
+        self.offsets: vec[i64] = vec[i64]()  # ascending; offsets before `at` are settled
         self.at = 0
         self.after = NO_OFFSET  # the first of the key in the rings
 
+    def place_of(self, offset: i64) -> i64:
+        """Where it is in `offsets`."""
+        low: i64 = self.at
+        high: i64 = len(self.offsets)
+        while low < high:
+            middle: i64 = (low + high) >> 1
+            if self.offsets[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
-# No cycle leads through it: 16 bytes less each, and the collector does not visit a million of them.
+
+# The same; there are a million of them.
 @mypyc_attr(acyclic=True)
 class KeyQueue:
     """The unsettled records of one key; a record without a key has a queue of its own."""
@@ -128,8 +165,8 @@ class KeyQueue:
         self.owner = owner  # None: nobody is there, or nobody's filters accept the key
         self.head = NO_OFFSET
         self.tail = NO_OFFSET  # says something as long as there is a head
-        self.in_flight = 0
         self.holder: LeaseHolder | None = None  # of its records in flight
+        self.in_flight: i32 = 0  # with the two flags in one word: 16 bytes less each
         self.listed = False
         self.retried = False  # some record of the key may have a retry
         self.backlog: Backlog | None = None  # no record of the key is aside

@@ -10,8 +10,8 @@ that would hold it for long goes aside (aside.py), and the front passes. Between
 offset is unsettled if it is aside, else settled. After a restart the read position begins at the
 cursor, goes from one record aside to the next, and then to the front.
 
-Memory, measured at the default span of 16,384: 24 bytes per offset if all records have one key,
-72 with 5,000 keys, 189 if each has a key of its own (3.1 MB per window); never a record's
+Memory, measured at the default span of 16,384: 25 bytes per offset if all records have one key,
+74 with 5,000 keys, 200 if each has a key of its own (3.3 MB per window); never a record's
 bytes. The rings start at 64 offsets, double with use up to the span and shrink again when idle.
 """
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from librt.vecs import append
+
 from dispatcher.core.epochs import Epochs
 from dispatcher.core.hold import Hold
 from dispatcher.core.model import EvictPolicy, Key, Member, MemberId, PoisonPolicy, Policy, Reason
@@ -105,7 +107,7 @@ class WindowState:
             first = self.first_of(queue)
             if first < self.window.front:
                 self.window.aside.queues[first] = queue
-            owner.fresh.append(first)
+            owner.fresh = append(owner.fresh, first)
             self.touch(owner)
 
     def touch(self, member: MemberQueue) -> None:

@@ -149,7 +149,7 @@ def _check_members(state: WindowState) -> None:
 def _check_ready(state: WindowState, queues: list[KeyQueue]) -> None:
     listed: dict[int, MemberQueue] = {}
     for member in state.members:
-        waiting = member.ready[member.ready_at :]
+        waiting = list(member.ready[member.ready_at :])
         assert waiting == sorted(waiting)
         for offset in [*waiting, *member.fresh]:
             queue = state.window.queue_at(offset)

@@ -93,7 +93,7 @@ def test_25_a_join_moves_only_what_the_newcomer_takes() -> None:
     newcomer = set(play.core._state.members[2].sort_ready())
     assert newcomer
     for member, offsets in before.items():
-        after = member.sort_ready()
+        after = list(member.sort_ready())
         assert after == [offset for offset in offsets if offset not in newcomer]
 
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 
 import pytest
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from dispatcher.core.model import MemberId, SessionId
 from dispatcher.core.records.keys import INSERTED_MAX, KeyQueue, LeaseHolder, MemberQueue
@@ -11,12 +13,12 @@ from gateway.compiled import compiled_modules
 
 def test_taken_entries_of_the_ready_list_are_forgotten() -> None:
     member = MemberQueue(MemberId("c1"))
-    member.ready = list(range(100))
+    member.ready = vec[i64](range(100))
     member.ready_at = 49
-    assert member.sort_ready() == list(range(100))
+    assert list(member.sort_ready()) == list(range(100))
     assert member.ready_count() == 51
     member.ready_at = 50
-    assert member.sort_ready() == list(range(50, 100))
+    assert list(member.sort_ready()) == list(range(50, 100))
     assert (member.ready_at, member.ready_count()) == (0, 50)
     member.clear_ready()
     assert member.ready_count() == 0
@@ -25,13 +27,13 @@ def test_taken_entries_of_the_ready_list_are_forgotten() -> None:
 @pytest.mark.parametrize("count", [0, 1, INSERTED_MAX, INSERTED_MAX + 1, 100])
 def test_what_is_listed_later_gets_its_place_among_what_is_not_taken_yet(count: int) -> None:
     member = MemberQueue(MemberId("c1"))
-    member.ready = list(range(0, 2_000, 2))
+    member.ready = vec[i64](range(0, 2_000, 2))
     member.ready_at = 10  # up to 18 are taken
-    member.fresh = [(7 * at % 1_000) * 2 + 1 for at in range(count)]
+    member.fresh = vec[i64]([(7 * at % 1_000) * 2 + 1 for at in range(count)])
     expected = sorted([*member.ready[10:], *member.fresh])
-    assert member.sort_ready()[member.ready_at :] == expected
+    assert list(member.sort_ready())[member.ready_at :] == expected
     assert member.ready_count() == len(expected)
-    assert not member.fresh
+    assert len(member.fresh) == 0
 
 
 @pytest.mark.parametrize(("count", "ready_at"), [(8, 5), (9, 0)])
@@ -40,9 +42,9 @@ def test_a_few_newcomers_are_put_in_place_and_more_are_sorted_with_the_rest(
 ) -> None:
     """The taken records show the way: only sorting throws them away."""
     member = MemberQueue(MemberId("c1"))
-    member.ready = list(range(100))
+    member.ready = vec[i64](range(100))
     member.ready_at = 5
-    member.fresh = list(range(100, 100 + count))
+    member.fresh = vec[i64](range(100, 100 + count))
     member.sort_ready()
     assert member.ready_at == ready_at
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from librt.vecs import append, pop
 
 from dispatcher.core.model import AckType
 from dispatcher.core.records.state import WindowState
@@ -29,12 +30,14 @@ def _live(state: WindowState) -> None:
 
 
 def _not_listed(state: WindowState) -> None:
-    state.members[0].sort_ready().pop()
+    member = state.members[0]
+    member.ready, _ = pop(member.sort_ready())
 
 
 def _twice_listed(state: WindowState) -> None:
-    ready = state.members[0].sort_ready()
-    ready.append(ready[-1])
+    member = state.members[0]
+    ready = member.sort_ready()
+    member.ready = append(ready, ready[-1])
 
 
 def _timer(state: WindowState) -> None:
