@@ -29,7 +29,8 @@ pytestmark = [
 
 TREE = {"level": 2, "children": ["c1", {"level": 1, "children": ["c2", "c3"]}]}
 TOPIC, PARTITIONS = "slow", 2
-RECORDS, VALUE_BYTES = 120_000, 1_000  # half a minute at that rate
+# A minute at that rate: the link hears of the switch, and its batch has 10 s to end before it goes.
+RECORDS, VALUE_BYTES = 240_000, 1_000
 RATE_BYTES_PER_S = 4_000_000
 GROUP = "keyway-link-c1-level-2"
 DEFAULTS = {"trigger_interval_ms": 1_000}  # the rig's own is quicker
