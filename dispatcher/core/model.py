@@ -333,4 +333,5 @@ def malformed(first: int, last: int, types: bytes, type_max: int) -> AckError | 
     count = last - first + 1
     if first < 0 or count < 1 or (len(types) != 1 and len(types) != count):
         return AckError.INVALID_REQUEST
-    return AckError.INVALID_REQUEST if max(types) > type_max else None
+    most = types[0] if len(types) == 1 else max(types)
+    return AckError.INVALID_REQUEST if most > type_max else None

@@ -7,6 +7,8 @@ unlike Danube's dispatcher, where the old consumer's acknowledgement completes t
 
 from __future__ import annotations
 
+from typing import Final
+
 from librt.vecs import append
 from mypy_extensions import i64, u8
 
@@ -16,12 +18,12 @@ from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.steps import AckResult, LeaseExtended, LeaseTaken, Notice, Noticed
 
-_GAP = int(AckType.GAP)
-_ACCEPT = int(AckType.ACCEPT)
-_RELEASE = int(AckType.RELEASE)
-_REJECT = int(AckType.REJECT)
-_RENEW = int(AckType.RENEW)
-_ONLY_RENEW = bytes([_RENEW])
+_GAP: Final = int(AckType.GAP)
+_ACCEPT: Final = int(AckType.ACCEPT)
+_RELEASE: Final = int(AckType.RELEASE)
+_REJECT: Final = int(AckType.REJECT)
+_RENEW: Final = int(AckType.RENEW)
+_ONLY_RENEW: Final = bytes([_RENEW])
 
 
 def acknowledge(state: WindowState, event: Acknowledge) -> None:

@@ -17,6 +17,8 @@ bytes. The rings start at 64 offsets, double with use up to the span and shrink 
 
 from __future__ import annotations
 
+from typing import Final
+
 from librt.vecs import vec
 from mypy_extensions import i64, u8
 
@@ -27,7 +29,7 @@ from dispatcher.core.records.leases import Lease
 from dispatcher.core.steps import BitsSet
 from keyway.commit_metadata.core.bitmap import ranges_of
 
-_CHUNK_BYTES = CHUNK_OFFSETS // 8
+_CHUNK_BYTES: Final = CHUNK_OFFSETS // 8
 
 
 def _no_bits(count: int) -> vec[u8]:
