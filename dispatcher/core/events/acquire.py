@@ -95,7 +95,7 @@ def _take(
     queues = state.window.queues
     mask: i64 = state.window.mask
     front: i64 = state.window.front
-    ready = member.sort_ready()
+    ready = member.sort_ready(wanted)
     first: i64 = member.ready_at
     end: i64 = len(ready)
     at = first
@@ -123,6 +123,9 @@ def _take(
     if passed:
         taken = [offset for offset in taken if state.window.lease_at(offset) is lease]
     lease.offsets += taken
+    if len(taken) < wanted and member.fresh:  # instead of those that were passed
+        retried |= _take(state, member, session, lease, wanted - len(taken))
+        lease.offsets.sort()
     return retried
 
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from librt.vecs import append, pop
 
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
-from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
+from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue, place_of
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.steps import AsideSet
 
@@ -240,7 +240,7 @@ class Aside:
                 queue.head = backlog.after
                 queue.backlog = None
         else:
-            backlog.offsets, _ = pop(offsets, backlog.place_of(offset))
+            backlog.offsets, _ = pop(offsets, place_of(offsets, backlog.at, offset))
             if queue.tail == offset:
                 queue.tail = backlog.offsets[-1]
 
@@ -248,7 +248,7 @@ class Aside:
         """The next of its key; NO_OFFSET: none."""
         backlog = queue.backlog
         assert backlog is not None, f"{offset} of {queue!r} is not aside"
-        at = backlog.place_of(offset) + 1
+        at = place_of(backlog.offsets, backlog.at, offset) + 1
         return backlog.offsets[at] if at < len(backlog.offsets) else backlog.after
 
 

@@ -25,7 +25,8 @@ from dispatcher.core.model import Key, MemberId, SessionId
 from dispatcher.core.routing.silence import Attention
 
 NO_OFFSET: Final = -1
-INSERTED_MAX: Final = 8  # more are sorted together with the rest
+WAITING_MAX: Final = 16  # newcomers; more are merged with the rest
+EVERY: Final = 1 << 62  # more than there are
 
 
 class MemberQueue:
@@ -72,47 +73,81 @@ class MemberQueue:
         self.ready_at = 0
         self.fresh = vec[i64]()
 
-    def sort_ready(self) -> vec[i64]:
-        """Sorts the ready keys, in `ready` from `ready_at` on. A few newcomers are put in place:
-        one record at a time must not cost a pass over a long list.
+    def sort_ready(self, wanted: i64 = EVERY) -> vec[i64]:
+        """Sorts the ready keys, in `ready` from `ready_at` on. A few newcomers behind the first
+        `wanted` stay in `fresh`: one record at a time must not cost a pass over a long list.
         """
         ready, first = self.ready, self.ready_at
-        if len(self.fresh) > INSERTED_MAX:
-            ready, first = _merged(ready, first, self.fresh), 0
-        else:
+        if not self.fresh:
             if first * 2 >= len(ready):  # O(1) per entry, no more than twice the memory
-                ready, first = ready[first:], 0
-            for offset in self.fresh:
-                ready = _inserted(ready, first, offset)
-        self.ready, self.ready_at = ready, first
-        self.fresh = vec[i64]()
-        return ready
+                self.ready, self.ready_at = ready[first:], 0
+            return self.ready
+        soon = first + 1  # of `fresh`: more than there is room for
+        if len(ready) - first >= wanted and len(self.fresh) <= WAITING_MAX:
+            soon = _less(self.fresh, ready[first + wanted - 1])
+            if soon == 0:
+                return ready
+        fresh = vec[i64](sorted(self.fresh))
+        if soon <= first:
+            self.ready_at = _put_in_front(ready, first, fresh, soon)
+            self.fresh = fresh[soon:]
+        else:
+            self.ready, self.ready_at = _merged(ready, first, fresh), 0
+            self.fresh = vec[i64]()
+        return self.ready
+
+
+def _less(offsets: vec[i64], than: i64) -> i64:
+    """How many of them are less."""
+    count: i64 = 0
+    for offset in offsets:
+        if offset < than:
+            count += 1
+    return count
+
+
+def _put_in_front(ready: vec[i64], first: i64, fresh: vec[i64], count: i64) -> int:
+    """Puts the first of `fresh` among those from `first` on, in the room of taken ones before it.
+    Returns where they begin now.
+    """
+    to = begin = first - count
+    at: i64 = 0
+    while at < count:
+        if ready[first] < fresh[at]:
+            ready[to] = ready[first]
+            first += 1
+        else:
+            ready[to] = fresh[at]
+            at += 1
+        to += 1
+    return begin
 
 
 def _merged(ready: vec[i64], first: i64, fresh: vec[i64]) -> vec[i64]:
-    """The ascending offsets of `ready` from `first` on, and those of `fresh`."""
+    """The ascending offsets of `ready` from `first` on, and those of `fresh`. What lies between two
+    of these is copied as a whole.
+    """
     merged = vec[i64](capacity=len(ready) - first + len(fresh))
-    fresh = vec[i64](sorted(fresh))
-    at: i64 = 0
-    while first < len(ready) and at < len(fresh):
-        if ready[first] < fresh[at]:
-            merged = append(merged, ready[first])
-            first += 1
+    for offset in fresh:
+        place = place_of(ready, first, offset)
+        if place > first:
+            merged = extend(merged, ready[first:place])
+            first = place
+        merged = append(merged, offset)
+    return extend(merged, ready[first:])
+
+
+def place_of(offsets: vec[i64], first: i64, offset: i64) -> i64:
+    """Where it is among the ascending `offsets` from `first` on, or where it would be."""
+    low = first
+    high: i64 = len(offsets)
+    while low < high:
+        middle: i64 = (low + high) >> 1
+        if offsets[middle] < offset:
+            low = middle + 1
         else:
-            merged = append(merged, fresh[at])
-            at += 1
-    return extend(extend(merged, ready[first:]), fresh[at:])
-
-
-def _inserted(ready: vec[i64], first: i64, offset: i64) -> vec[i64]:
-    """`ready`, ascending from `first` on, with one offset more."""
-    at: i64 = len(ready)
-    ready = append(ready, offset)
-    while at > first and ready[at - 1] > offset:
-        ready[at] = ready[at - 1]
-        at -= 1
-    ready[at] = offset
-    return ready
+            high = middle
+    return low
 
 
 class LeaseHolder:
@@ -141,18 +176,6 @@ class Backlog:
         self.offsets: vec[i64] = vec[i64]()  # ascending; offsets before `at` are settled
         self.at = 0
         self.after = NO_OFFSET  # the first of the key in the rings
-
-    def place_of(self, offset: i64) -> i64:
-        """Where it is in `offsets`."""
-        low: i64 = self.at
-        high: i64 = len(self.offsets)
-        while low < high:
-            middle: i64 = (low + high) >> 1
-            if self.offsets[middle] < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 # The same; there are a million of them.

@@ -211,6 +211,15 @@ def test_a_key_whose_later_record_is_out_since_before_a_restart_is_passed_over()
     assert play.acquire("c1", 5) == [0]
 
 
+def test_who_wants_one_gets_a_newcomer_in_place_of_a_key_that_is_passed_over() -> None:
+    lease = LeaseState(LeaseId(1), MemberId("c1"), SessionId("s0"), 30_000, [2])
+    play = Playbook(snapshot=Snapshot(cursor=0, leases=[lease])).join("c1")
+    play.produce(b"d", b"a", b"a")
+    assert play.acquire("c1", 1) == [0], "1 is listed, too"
+    play.produce(b"e")
+    assert play.acquire("c1", 1) == [3]
+
+
 def test_it_is_listed_once_when_that_record_ends_first() -> None:
     play = _with_a_later_record_out()
     assert play.ack("c1", 1, session="s0") == [None]
