@@ -43,7 +43,7 @@ class MemberQueue:
         # Offsets, ascending. Flat, as there is one for each ready key: no int object for it.
         self.ready: vec[i64] = vec[i64]()
         self.ready_at = 0  # entries before it are taken
-        self.fresh: vec[i64] = vec[i64]()  # listed since `ready` was last put in order
+        self.fresh: vec[i64] = vec[i64]()  # listed since, not among those wanted
         self.in_flight = 0  # records
         self.awake = False  # had something to acquire at the end of the last step
         self.touched = False  # in `WindowState.touched`
