@@ -83,7 +83,7 @@ class _Work:
             }
         )
         consumer.subscribe([self.member.topic])
-        before, since = self.count, 0
+        since = 0
         while not self.told.poll(PAUSE_S if self.paused else 0):
             message = None if self.paused else consumer.poll(POLL_S)
             if message is not None and message.error() is None:
@@ -92,9 +92,14 @@ class _Work:
             if since >= COMMIT_RECORDS or (since and self.paused):
                 consumer.commit(asynchronous=True)
                 since = 0
-        if self.count > before:
-            # Also what was committed before: nobody asks how that ended.
-            consumer.commit(asynchronous=False)
+        # Also what was committed before: nobody asks how that ended.
+        reached = [
+            partition
+            for partition in consumer.position(consumer.assignment())
+            if partition.offset >= 0  # else it has got nothing of it
+        ]
+        if reached:
+            consumer.commit(offsets=reached, asynchronous=False)
         consumer.close()
 
     def share(self) -> None:
