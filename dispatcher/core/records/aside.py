@@ -23,8 +23,9 @@ from collections.abc import Sequence
 
 from librt.vecs import append, pop
 
+from dispatcher.core.ascending import place_of
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
-from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue, place_of
+from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.steps import AsideSet
 

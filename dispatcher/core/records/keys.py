@@ -21,6 +21,7 @@ from typing import Final
 from librt.vecs import append, extend, vec
 from mypy_extensions import i32, i64, mypyc_attr
 
+from dispatcher.core.ascending import place_of
 from dispatcher.core.model import Key, MemberId, SessionId
 from dispatcher.core.routing.silence import Attention
 
@@ -135,19 +136,6 @@ def _merged(ready: vec[i64], first: i64, fresh: vec[i64]) -> vec[i64]:
             first = place
         merged = append(merged, offset)
     return extend(merged, ready[first:])
-
-
-def place_of(offsets: vec[i64], first: i64, offset: i64) -> i64:
-    """Where it is among the ascending `offsets` from `first` on, or where it would be."""
-    low = first
-    high: i64 = len(offsets)
-    while low < high:
-        middle: i64 = (low + high) >> 1
-        if offsets[middle] < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 class LeaseHolder:

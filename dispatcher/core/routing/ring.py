@@ -17,6 +17,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from dispatcher.core.ascending import place_of
 from dispatcher.core.model import Member
 from dispatcher.core.routing.glob import accepts
 from dispatcher.core.routing.hashes import key_hash32, offset_hash32
@@ -86,17 +87,8 @@ class Ring:
 
     def point(self, key_hash: i64) -> i64:
         """Index of the first point at or behind `key_hash`; behind the last comes the first."""
-        points = self.points
-        wanted: i64 = key_hash << _RANK_BITS
-        low: i64 = 0
-        high: i64 = len(points)
-        while low < high:
-            middle: i64 = (low + high) >> 1
-            if points[middle] < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(points) else 0
+        at = place_of(self.points, 0, key_hash << _RANK_BITS)
+        return at if at < len(self.points) else 0
 
 
 def _points_kept(near: Ring, ranks: dict[str, int]) -> list[int]:
