@@ -63,6 +63,10 @@ GLOB_STEPS_MAX: Final = 256
 # there. Members choose the globs, and whoever writes the topic the keys: keys may have 1 MB.
 KEY_SEARCHED_BYTES_MAX: Final = 256
 
+# Of a key that is kept whole; a longer one is kept as one byte more (routing/kept_keys.py). What a
+# window keeps is counted in keys: 16,384 of 1 MB in a span, and IDLE_KEYS_MAX, took all memory.
+KEY_BYTES_MAX: Final = 837
+
 # Ranges of records sent beyond the last sent position that an operator is shown.
 SENT_RANGES_MAX: Final = 16_384
 

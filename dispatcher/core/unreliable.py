@@ -56,6 +56,7 @@ from dispatcher.core.reports.key_stats import KeyStats
 from dispatcher.core.reports.picture import OffsetState, Picture, drawn, runs_of
 from dispatcher.core.reports.stats import Held, MemberStats, WindowStats
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.kept_keys import kept
 from dispatcher.core.routing.ring import Router
 from dispatcher.core.routing.silence import fall_silent
 from dispatcher.core.steps import (
@@ -197,8 +198,7 @@ class Unreliable:
 
     def unsettled_keys(self) -> list[bytes]:
         """Distinct keys of records that wait to be handed out."""
-        waiting = [key for outbox in self._outboxes for key in outbox.keys if key is not None]
-        return list(dict.fromkeys(waiting))
+        return [*dict.fromkeys(k for box in self._outboxes for k in box.keys if k is not None)]
 
     def held(self) -> Held:
         """Nothing is held: a record is settled when it is sent."""
@@ -350,7 +350,7 @@ class Unreliable:
             while high < offset:
                 low, high = next(known, (event.end, event.end))
             if offset < low:
-                self._route(offset, event.keys[at])
+                self._route(offset, kept(event.keys[at]))
         if event.end > self.known_end and event.epoch >= 0:
             self.epochs = noted(self.epochs, event.epoch, self.known_end)
         self.read_position = event.end

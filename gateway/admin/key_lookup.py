@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from dispatcher.core.reports.key_stats import KeyStats
 from dispatcher.core.reports.picture import OffsetState
+from dispatcher.core.routing.kept_keys import kept_bytes
 from gateway.admin.access import caller_of
 from gateway.admin.keys import shown_key
 from gateway.admin.limits import HOT_KEYS_SHOWN, KEY_BYTES_MAX, KEYS_MAX
@@ -77,14 +78,14 @@ def key_routes(offsets: GroupOffsets) -> list[Route]:
 
 
 def _named(name: str, text: str) -> bytes:
-    """Raises HTTPException."""
+    """As windows keep it. Raises HTTPException."""
     try:
         key = text.encode() if name == "key" else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise HTTPException(400, f"{name} is not base64") from error
     if len(key) > KEY_BYTES_MAX:
         raise HTTPException(400, f"{name} has more than {KEY_BYTES_MAX} bytes")
-    return key
+    return kept_bytes(key)
 
 
 def _hash(text: str) -> int:

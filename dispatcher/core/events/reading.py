@@ -11,9 +11,11 @@ from mypy_extensions import i64
 from dispatcher.core.epochs import noted
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
+from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import Gone, Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.state import WindowState
+from dispatcher.core.routing.kept_keys import kept, shortened
 from dispatcher.core.steps import EpochsMoved, Notice
 
 
@@ -103,6 +105,7 @@ def _read_aside(state: WindowState, event: RecordsRead) -> None:
 
 def _queue_for(state: WindowState, key: Key, offset: int) -> KeyQueue:
     """The queue of a record that is the last one of its key so far."""
+    key = kept(key)
     queue = None if key is None else state.by_key.get(key)
     if queue is None:
         queue = KeyQueue(key, state.owner_of(key, offset))
@@ -166,6 +169,8 @@ def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
         if key is None:
             queue: KeyQueue | None = None
         else:
+            if len(key) > KEY_BYTES_MAX:
+                key = shortened(key)
             queue = by_key.get(key)
         if queue is None:
             queue = KeyQueue(key, state.owner_of(key, offset))

@@ -30,6 +30,7 @@ from typing import Final
 
 from dispatcher.core.hold import HELD_WHOLE, Hold
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.kept_keys import is_shortened
 from gateway.core.repartition.limits import LOG_END_LOOKS_MAX, REPORTED_KEYS_MAX
 from gateway.core.repartition.partitioners import partition_of
 from gateway.core.repartition.record import Phase, Repartition
@@ -131,7 +132,7 @@ def report_of(
     below = 0
     hashes: set[int] = set()
     for key, first in unsettled:
-        if not moves(record, partition, key):
+        if not is_shortened(key) and not moves(record, partition, key):
             continue
         hashes.add(int(key_hash32(key)))
         below += first < boundary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import (
     AckError,
     Acknowledge,
@@ -51,6 +52,13 @@ def test_malformed_acknowledgements_are_refused(batch: tuple[int, int, bytes]) -
     play.acquire("c1")
     event = Acknowledge(MemberId("c1"), SessionId("s1"), [batch], play.now_ms)
     assert play.acks("c1", event.batches) == [AckError.INVALID_REQUEST]
+
+
+def test_of_a_long_key_little_waits() -> None:
+    play = Playbook(lossy()).join("c1", "c2").produce(b"k" * 100_000, b"a", b"k" * 100_000)
+    assert [len(key) for key in play.core.unsettled_keys()] == [KEY_BYTES_MAX + 1, 1]
+    play.leave("c1")
+    assert play.acquire("c2") == [0, 1, 2], "the same key, also when it is given to another"
 
 
 def test_no_key_drains() -> None:

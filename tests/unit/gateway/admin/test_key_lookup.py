@@ -8,6 +8,7 @@ import httpx
 
 from dispatcher.core.model import Acknowledge, AckType, Acquire
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.kept_keys import kept_bytes
 from gateway.config.admin import Role
 from tests.rig.admin_parts import M1, S1, Admin
 from tests.rig.node_parts import GROUP, TOPIC
@@ -51,6 +52,21 @@ def test_a_key_by_its_name_and_by_its_hash() -> None:
             assert (await client.get(f"{path}&{wrong}")).status_code == 400, wrong
         long = await client.get(path, params={"key": "k" * 4_097})
         assert long.status_code == 400
+
+    story(tell)
+
+
+def test_a_long_key_is_found_by_its_name_and_shown_as_it_is_kept() -> None:
+    async def tell(client: httpx.AsyncClient, admin: Admin) -> None:
+        long = b"long-" + b"k" * 2_000
+        admin.node.log.produce(long)
+        admin.node.beat()
+        await settle()
+        (row,) = await rows(client, f"/v1/keys?group={GROUP}&key={long.decode()}", "keys")
+        assert (row["state"], row["records"]) == ("ready", 1)
+        assert row["key"] == kept_bytes(long).decode()
+        by_hash = f"/v1/keys?group={GROUP}&key_hash={row['key_hash']}"
+        assert [found["records"] for found in await rows(client, by_hash, "keys")] == [1]
 
     story(tell)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import (
     AckError,
     AckType,
@@ -233,3 +234,26 @@ def test_what_the_log_lost_before_it_was_sent_is_truncated() -> None:
     assert play.acquire("c1") == [1], "the next record of its key"
     assert play.ack("c1", [1, 2]) == [None, None]
     assert play.core.cursor == 4
+
+
+def test_a_window_keeps_little_of_long_keys_and_tells_them_apart() -> None:
+    """Kafka takes keys of 1 MB: those of a span were 16 GB."""
+    one, other = b"k" * 100_000 + b"1" + b"k" * 1_000, b"k" * 100_000 + b"2" + b"k" * 1_000
+    play = Playbook().join("c1").produce(one, other, one)
+    assert [len(key) for key in play.core.unsettled_keys()] == [KEY_BYTES_MAX + 1] * 2
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 0)
+    assert play.acquire("c1") == [2]
+
+
+def test_a_long_key_aside_is_the_same_key_when_it_is_read_again() -> None:
+    long = b"k" * 5_000
+    play = Playbook(Policy(span_max=2, rejected=PoisonPolicy.BLOCK)).join("c1").produce(long, b"b")
+    assert play.acquire("c1") == [0, 1]
+    play.ack("c1", 0, AckType.REJECT)
+    play.ack("c1", 1)
+    play.produce(b"c", long)
+    play.restart().join("c1").read()
+    assert play.acquire("c1") == [2], "the parked record holds its key"
+    play.on(OperatorAct(OperatorVerb.RETRY, [0], play.now_ms))
+    assert play.acquire("c1") == [0]

@@ -8,6 +8,7 @@ import pytest
 
 from dispatcher.core.hold import HELD_WHOLE, Hold
 from dispatcher.core.routing.hashes import key_hash32
+from dispatcher.core.routing.kept_keys import kept_bytes
 from gateway.core.repartition.holding import (
     NEVER,
     WHOLE,
@@ -108,6 +109,14 @@ def test_only_keys_that_move_are_reported() -> None:
     assert report_of(OPEN, 0, 500, 7, [(MOVES, 10)]).below == 0, "it is late"
     many = [(b"%d" % number, 0) for number in range(3 * REPORTED_KEYS_MAX)]
     assert report_of(OPEN, 0, 500, 7, many).keys is None
+
+
+def test_a_key_that_is_not_kept_whole_may_move() -> None:
+    """Its partition cannot be told from what a window keeps of it."""
+    short = kept_bytes(b"k" * 5_000)
+    report = report_of(OPEN, 0, as_of_ms=7, cursor=3, unsettled=[(short, 4)])
+    assert report.keys == frozenset({int(key_hash32(short))})
+    assert report.below == 1
 
 
 def test_where_the_partitioner_is_not_known_every_key_may_move() -> None:
