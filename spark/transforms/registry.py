@@ -21,6 +21,9 @@ from spark.transforms.core.plan import RegistrySettings
 ANSWER_S_MAX = 15.0  # a registry answers in milliseconds, or after it elected a primary
 REFERENCES_MAX = 100  # of one schema, nested ones included
 _TYPE = "application/vnd.schemaregistry.v1+json"
+# A registry's own words for what it does not have: 404 with one of these codes. Any other 404 is a
+# proxy's, or of a registry that starts, and says nothing about a schema.
+_ABSENT = range(40400, 40500)
 
 Json = Any  # as json.loads gives it
 
@@ -82,7 +85,7 @@ class Registry:
             into.append(_avro(found))
 
     def _ask(self, method: str, path: str, body: Json = None) -> Json:
-        """The answer, None for 404. Raises RegistryError."""
+        """The answer, None if the registry says that it has no such thing. Raises RegistryError."""
         what = f"{method} {self._url}{path}"
         try:
             answer = self._http.request(
@@ -91,7 +94,7 @@ class Registry:
                 content=None if body is None else json.dumps(body),
                 headers={} if body is None else {"Content-Type": _TYPE},
             )
-            if answer.status_code == 404:
+            if answer.status_code == 404 and _code(answer) in _ABSENT:
                 return None
             if answer.is_success:
                 return answer.json()
@@ -100,6 +103,14 @@ class Registry:
         except ValueError as error:
             raise RegistryError(f"{what}: the answer is not JSON") from error
         raise RegistryError(f"{what}: {answer.status_code} {answer.text[:300]}")
+
+
+def _code(answer: httpx.Response) -> object:
+    try:
+        body = answer.json()
+    except ValueError:
+        return None
+    return body.get("error_code") if isinstance(body, dict) else None
 
 
 def _avro(answer: Json) -> Schema:

@@ -31,6 +31,7 @@ from spark.transforms.core.steps import (
 )
 from spark.transforms.frames import marked
 from spark.transforms.registry import Registry, RegistryError, registry_of
+from tests.rig.rest_stand_in import stand_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
@@ -207,6 +208,21 @@ def test_a_registry_that_refuses_or_is_away_is_no_fault_of_the_record(
     )
     with pytest.raises(RegistryError, match=r"GET .*: ConnectError"):
         away.process(topic, None, data)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>default backend - 404</html>", {"error_code": 404, "message": "HTTP 404"}, []]
+)
+def test_a_404_that_is_not_the_registrys_is_no_fault_of_the_record(body: Any) -> None:
+    """All records went into the quarantine while a proxy did not reach the registry."""
+    with stand_in({"/schemas/ids/7": (404, body)}) as proxy:
+        url = f"http://{proxy.address}"
+        asking = Engine(
+            plan(url, Drop(paths=paths("at"))),
+            Registry(RegistrySettings(url=url)),
+        )
+        with pytest.raises(RegistryError, match=r"GET .*/schemas/ids/7: 404 "):
+            asking.process("flights", None, b"\0\0\0\0\7")
 
 
 def test_a_password_goes_to_the_registry_and_nowhere_else() -> None:
