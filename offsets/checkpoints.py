@@ -13,7 +13,7 @@ records that would come again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from keyway.clusters.config import ClustersConfig
@@ -25,11 +25,14 @@ from offsets.core.checkpoint import (
     read_offsets_file,
     starting_offsets,
 )
+from offsets.core.switches import unfinished_subtrees
 from offsets.core.translate import locate, source_facts
 from offsets.errors import CheckpointError, ClusterAway
 from offsets.partitions import Partitions
+from offsets.state_topic import StateTopic
 
 READ_S_MAX = 3_600.0
+STATE_S_MAX = 120.0
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
@@ -58,9 +61,16 @@ def _batches(folder: Path) -> list[int]:
 
 
 def translated(
-    config: ClustersConfig, checkpoint: Checkpoint, source: str, target: str
+    config: ClustersConfig,
+    checkpoint: Checkpoint,
+    source: str,
+    target: str,
+    *,
+    force: bool = False,
 ) -> Checkpoint:
-    """The same position on another cluster. Raises CheckpointError, ClusterAway."""
+    """The same position on another cluster. `force`: also while records reach the source out of
+    their order, which the query then misses. Raises CheckpointError, ClusterAway, NotReadable.
+    """
     here, there = ClusterClient(config.cluster(source)), ClusterClient(config.cluster(target))
     seals = config.seals()
     read, found = Partitions(here, seals=seals), Partitions(there, seals=seals)
@@ -70,6 +80,8 @@ def translated(
             for (topic, partition), offset in checkpoint.offsets.items()
         }
         topics = {topic for topic, _ in places}
+        if not force:
+            _require_order(config, here.name, there, topics)
         facts = here.facts(topics), there.facts(topics)
         for client, known in zip((here, there), facts, strict=True):
             for topic in sorted(topics - known.keys()):
@@ -88,6 +100,26 @@ def translated(
         for partitions in (read, found):
             partitions.close()
     return checkpoint.at(moved)
+
+
+def _require_order(
+    config: ClustersConfig, source: str, there: ClusterClient, topics: Iterable[str]
+) -> None:
+    """As the committer refuses a group's position. Without offsets' service nobody tells."""
+    told = StateTopic(there)
+    try:
+        if not told.read(for_s=STATE_S_MAX):
+            raise ClusterAway(f"{there.name}: its topic could not be read to the end")
+        unfinished = unfinished_subtrees(told.state.switches, config.checked_tree())
+    finally:
+        told.close()
+    for topic in sorted(topics):
+        if unfinished.has(source, topic):
+            raise CheckpointError(
+                f"topic {topic}: a link was switched without --rewind, and a cluster has not passed"
+                f" on yet what it had, so {source} may still get records from before the query's"
+                " position: wait until it is back, or miss them with --force"
+            )
 
 
 def _logical(client: ClusterClient, topic: str) -> str:

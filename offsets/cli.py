@@ -224,13 +224,16 @@ def spark_checkpoint(
     without_state: Annotated[
         bool, typer.Option("--without-state", help="Leave the query's state behind.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while a switch of a link is unfinished.")
+    ] = False,
 ) -> None:
     """Print the startingOffsets of a Spark query on another cluster, or write its checkpoint."""
     with _errors():
         found = checkpoints.read_checkpoint(directory, with_state=without_state)
         with Progress() as progress:
             progress.step(f"reading the query's topics on {source} and {to}")
-            moved = checkpoints.translated(load(config), found, source, to)
+            moved = checkpoints.translated(load(config), found, source, to, force=force)
         if write is not None:
             checkpoints.write_checkpoint(write, moved)
     typer.echo(checkpoints.starting_offsets(moved))
