@@ -7,13 +7,13 @@ ANSWER_S_MAX at most, and raises ClusterAway for troubles that pass by themselve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from keyway.clusters.config import Cluster
@@ -21,7 +21,8 @@ from keyway.clusters.core.copies import as_in_headers
 from keyway.clusters.core.internal import is_internal
 from keyway.clusters.core.names import Unfit
 from keyway.kafka.compacted import QUIET, CompactedTopic
-from keyway.kafka.log_ends import NO_LEADERS, LogEnds
+from keyway.kafka.cut_logs import ASKING, BEHIND_A_CUT, tried
+from keyway.kafka.log_ends import NO_LEADERS, LogEnds, Tail
 from keyway.kafka.log_ends import Partition as KafkaPartition
 from keyway.kafka.to_ends import NOT_KNOWN
 from keyway.kafka.topics import answered, described
@@ -33,6 +34,7 @@ from offsets.limits import LOGGED_PLACES_MAX, NAMES_KEPT
 
 log = structlog.get_logger("keyway.offsets")
 Partition = tuple[str, int]  # logical topic, partition
+Told = TypeVar("Told", int, Tail)
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
 EMPTY_STATES = ("Empty", "Dead", "")
@@ -224,13 +226,39 @@ class ClusterClient:
         """The last stable offsets: readers of committed records read up to there. As `starts`."""
         return self._offsets(self._ends.ends, partitions, partly=partly)
 
+    def tails(self, partitions: Iterable[Partition]) -> dict[Partition, Tail]:
+        """The same, `partly`, with the epochs of the leaders."""
+        return self._offsets(self._ends.tails, partitions, partly=True)
+
+    def cut(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, bool | None]:
+        """Whether the logs have lost records before the offset, by the epoch beside it. The offset
+        must not be before the log's start. None: it is not known. Raises ClusterAway.
+        """
+        if not positions:
+            return {}
+        places = {(self.topic_here(topic), at): (topic, at) for topic, at in positions}
+        asked = [
+            TopicPartition(name, at, offset, leader_epoch=epoch)
+            for (name, at), place in places.items()
+            if name is not None
+            for offset, epoch in (positions[place],)
+        ]
+        settings = {"group.id": "keyway-offsets-cut", "enable.auto.commit": False, **ASKING}
+        with closing(Consumer({**self._settings, **settings})) as consumer, self.asking("logs"):
+            answers = tried(consumer, asked, wait_s=ANSWER_S_MAX)
+        cut = {None: False, BEHIND_A_CUT: True}
+        return {
+            places[place]: cut.get(None if error is None else error.code())
+            for place, error in answers.items()
+        }
+
     def _offsets(
         self,
-        asked: Callable[[Iterable[KafkaPartition]], Mapping[KafkaPartition, int | KafkaError]],
+        asked: Callable[[Iterable[KafkaPartition]], Mapping[KafkaPartition, Told | KafkaError]],
         partitions: Iterable[Partition],
         *,
         partly: bool,
-    ) -> dict[Partition, int]:
+    ) -> dict[Partition, Told]:
         named = {
             (self.topic_here(partition[0]), partition[1]): partition for partition in partitions
         }

@@ -18,9 +18,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.compacted import consumed
+from keyway.kafka.log_ends import Tail
 from keyway.kafka.to_ends import Unread, place_of, records_to
 from offsets.client import ClusterClient, Partition, TopicFacts
-from offsets.core.index import PartitionIndex
+from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway
 from offsets.index_file import IndexFile
@@ -165,7 +166,8 @@ class Partitions:
             if index.end < end:
                 self._unread.ends[topic, partition] = end
             self._places[name, partition] = (topic, partition)
-            assigned.append(TopicPartition(name, partition, index.end))
+            at, epoch = index.behind_last
+            assigned.append(TopicPartition(name, partition, at, leader_epoch=epoch))
         try:
             self._consumer.incremental_assign(assigned)
         except KafkaException as error:
@@ -261,24 +263,37 @@ class Partitions:
     def _take(self, messages: Collection[Message]) -> int:
         fresh: dict[Partition, _Columns] = {}
         ends: dict[Partition, int] = {}
+        epochs: dict[Partition, int | None] = {}
+        cut: set[Partition] = set()
         for message in messages:
             place = self._places.get(place_of(message))
             offset = message.offset()
-            if place is None or offset is None:
+            if place is None or offset is None or place in cut:
                 continue  # it is not followed any more
-            error = message.error()
-            if error is None:
+            error, index = message.error(), self._followed[place].index
+            if _goes_back(index, offset, error, ends.get(place, 0)):
+                self._former[place] = max(index.former_end, index.end)
+                cut.add(place)
+            elif error is None:
                 self._add(fresh.setdefault(place, _Columns()), message, place)
                 ends[place] = offset + 1
+                epochs[place] = message.leader_epoch()
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = max(offset, ends.get(place, 0))
                 fresh.setdefault(place, _Columns())
                 self._unread.leave(place)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._not_readable(place[0])
-        kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, RECENT_ROWS // len(self._followed)))
+        self._begin_anew(cut, "log_was_cut")
+        kept_max = RECENT_ROWS // max(1, len(self._followed))
+        kept_max = max(RECENT_ROWS_MIN, min(RECENT_ROWS_MAX, kept_max))
         for place, columns in fresh.items():
-            self._followed[place].take(columns, ends[place], kept_max=kept_max)
+            if place in cut:
+                continue
+            followed = self._followed[place]
+            followed.take(columns, ends[place], kept_max=kept_max)
+            if (epoch := epochs.get(place)) is not None:
+                followed.index.epoch = epoch
             self._unread.reached(place, ends[place])
             self._unsaved.setdefault(place, time.monotonic())
         return sum(len(columns.offsets) for columns in fresh.values())
@@ -315,26 +330,53 @@ class Partitions:
         if not asked:
             return
         starts = self._client.starts(asked, partly=True)
-        ends = self._client.ends(asked, partly=True)
+        tails = self._client.tails(asked)
         # Asked last: if the topic is still the same, so it was for the questions before.
         ids = self._client.identities({topic for topic, _ in asked})
+        cut = self._cut(starts, tails)
         anew = []
         for partition in asked:
             index = self._followed[partition].index
             topic_id, count = ids.get(partition[0], (None, 0))
             # Of a partition without a leader the end is not known.
-            end = ends.get(partition, index.end if partition[1] < count else -1)
-            if topic_id == index.own.life and index.end <= end:
+            no_tail = Tail(index.end if partition[1] < count else -1, None)
+            end = tails.get(partition, no_tail).offset
+            if topic_id == index.own.life and index.end <= end and partition not in cut:
                 index.forget(starts.get(partition, 0))
                 continue
             anew.append(partition)
             if topic_id is not None:
                 self._former[partition] = max(index.former_end, index.end)
-        if anew:
-            shown = [f"{topic}-{partition}" for topic, partition in anew[:LOGGED_PLACES_MAX]]
-            log.warning("topic_created_anew", partitions=len(anew), first=shown)
-            self.leave(anew)
-            self.outdated |= {topic for topic, _ in anew}
+        self._begin_anew(anew, "topic_created_anew")
+
+    def _cut(
+        self, starts: Mapping[Partition, int], tails: Mapping[Partition, Tail]
+    ) -> set[Partition]:
+        """Partitions that have another leader than that of the last record, and lack records which
+        their indexes know. Others may have taken the places of these, and the consumer, which finds
+        it out, too, may not be connected yet. Raises ClusterAway.
+        """
+        asked = {}
+        for partition, tail in tails.items():
+            at, epoch = self._followed[partition].index.behind_last
+            known = epoch != EPOCH_NOT_KNOWN and tail.epoch is not None
+            if known and tail.epoch != epoch and starts.get(partition, at) <= at <= tail.offset:
+                asked[partition] = (at, epoch)
+        found = self._client.cut(asked)
+        for partition, is_cut in found.items():
+            epoch_now = tails[partition].epoch
+            if is_cut is False and epoch_now is not None:
+                self._followed[partition].index.epoch = epoch_now  # it has all of them
+        return {partition for partition, is_cut in found.items() if is_cut}
+
+    def _begin_anew(self, partitions: Collection[Partition], why: str) -> None:
+        """Leaves them; `follow` begins with them at the starts of their logs."""
+        if not partitions:
+            return
+        shown = [f"{topic}-{at}" for topic, at in sorted(partitions)[:LOGGED_PLACES_MAX]]
+        log.warning(why, partitions=len(partitions), first=shown)
+        self.leave(partitions)
+        self.outdated |= {topic for topic, _ in partitions}
 
     # -------------------------------------------------------------------------------- searching
 
@@ -426,6 +468,19 @@ class Partitions:
         self._consumer.close()
         if self._again is not None:
             self._again.close()
+
+
+def _goes_back(index: PartitionIndex, offset: int, error: KafkaError | None, end: int) -> bool:
+    """Whether the consumer begins again before what it has read, up to `end` of late: librdkafka
+    has found that the log lost its end (KIP-320). Behind the last record may be markers.
+    """
+    if error is None:
+        read = index.end
+    elif error.code() == KafkaError._PARTITION_EOF:
+        read, _ = index.behind_last
+    else:
+        return False
+    return index.start <= offset < max(read, end)
 
 
 def _copy_headers(message: Message) -> list[tuple[str, bytes | None]]:

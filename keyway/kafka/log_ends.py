@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -12,6 +12,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from keyway.kafka.topics import answered, described
 
 Partition = tuple[str, int]  # topic, partition
+
+
+class Tail(NamedTuple):
+    """The end of a log, and the epoch of its leader; None: it does not tell."""
+
+    offset: int
+    epoch: int | None
+
 
 START = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -43,15 +51,19 @@ class LogEnds:
         self._is_connected = False  # `_admin`
 
     def starts(self, places: Iterable[Partition]) -> dict[Partition, int | KafkaError]:
-        return self._asked(places, START)
+        return _offsets(self._asked(places, START))
 
     def ends(self, places: Iterable[Partition]) -> dict[Partition, int | KafkaError]:
         """The last stable offsets."""
+        return _offsets(self.tails(places))
+
+    def tails(self, places: Iterable[Partition]) -> dict[Partition, Tail | KafkaError]:
+        """The same, with the epochs."""
         return self._asked(places, END)
 
     def _asked(
         self, places: Iterable[Partition], spec: OffsetSpec
-    ) -> dict[Partition, int | KafkaError]:
+    ) -> dict[Partition, Tail | KafkaError]:
         wanted = {TopicPartition(*partition): spec for partition in places}
         if not wanted:
             return {}
@@ -67,7 +79,7 @@ class LogEnds:
 
     def _answers(
         self, admin: AdminClient, wanted: dict[TopicPartition, OffsetSpec], answer_s: float
-    ) -> dict[Partition, int | KafkaError]:
+    ) -> dict[Partition, Tail | KafkaError]:
         until = time.monotonic() + answer_s
         if not self._is_connected:
             # A client that looks for leaders before it has a connection may look again only after
@@ -80,18 +92,28 @@ class LogEnds:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=max(SHORTEST_S, until - time.monotonic()),
         )
-        found: dict[Partition, int | KafkaError] = {}
+        found: dict[Partition, Tail | KafkaError] = {}
         for tp, future in asked.items():
             try:
-                offset = int(answered(future, max(0.0, until + GRACE_S - time.monotonic())).offset)
+                told = answered(future, max(0.0, until + GRACE_S - time.monotonic()))
             except KafkaException as error:
                 found[tp.topic, tp.partition] = error.args[0]
             else:
                 # Without an error where one of several brokers has not answered in time.
                 late = KafkaError(KafkaError._TIMED_OUT)
-                found[tp.topic, tp.partition] = late if offset < 0 else offset
+                tail = Tail(int(told.offset), told.leader_epoch)
+                found[tp.topic, tp.partition] = late if tail.offset < 0 else tail
         return found
 
 
-def _has_error(found: Mapping[Partition, int | KafkaError]) -> bool:
+def _offsets(
+    found: Mapping[Partition, Tail | KafkaError],
+) -> dict[Partition, int | KafkaError]:
+    return {
+        place: tail if isinstance(tail, KafkaError) else tail.offset
+        for place, tail in found.items()
+    }
+
+
+def _has_error(found: Mapping[Partition, Tail | KafkaError]) -> bool:
     return any(isinstance(answer, KafkaError) for answer in found.values())

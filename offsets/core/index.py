@@ -22,6 +22,7 @@ from offsets.core.model import Rows, Stream
 
 NONE_LOW: Final = (1 << 63) - 1  # of a stream that a segment has no record of
 NONE_HIGH: Final = -1
+EPOCH_NOT_KNOWN: Final = -1
 
 
 class Spans:
@@ -94,6 +95,7 @@ class PartitionIndex:
         self.passed_last_ms: int | None = None
         self.copies = 0  # records from elsewhere seen so far
         self.former_end = 0  # of the log in an earlier life of the topic, as far as is known
+        self.epoch = EPOCH_NOT_KNOWN  # of the leader under which the last record was written
         self.latest_ms: int | None = None
         self.segment_records = segment_records
         self._segments_max = segments_max
@@ -110,6 +112,13 @@ class PartitionIndex:
     def streams(self) -> set[Stream]:
         """The streams of the records that are there."""
         return set(self.spans)
+
+    @property
+    def behind_last(self) -> tuple[int, int]:
+        """The offset behind the last record, and that record's epoch. Up to `end` there may be
+        markers, whose epochs nobody tells.
+        """
+        return (self.lasts[-1] + 1, self.epoch) if self.lasts else (self.end, EPOCH_NOT_KNOWN)
 
     def extend(self, rows: Rows, end: int) -> None:
         """`rows` follow those read so far, up to (not including) offset `end`."""

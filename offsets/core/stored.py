@@ -10,7 +10,7 @@ from array import array
 from itertools import accumulate
 from typing import Any, Final
 
-from offsets.core.index import PartitionIndex, Spans
+from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex, Spans
 from offsets.core.model import Stream
 
 VERSION: Final = 1
@@ -35,7 +35,7 @@ class Unusable(ValueError):
 
 def packed(index: PartitionIndex) -> bytes:
     head: dict[str, Any] = {name: getattr(index, name) for name in _PLAIN}
-    head |= {"version": VERSION, "own": index.own, "segments": len(index)}
+    head |= {"version": VERSION, "own": index.own, "segments": len(index), "epoch": index.epoch}
     head["passed"] = [[*stream, origin] for stream, origin in index.passed.items()]
     head["streams"] = list(index.spans)
     text = json.dumps(head, separators=(",", ":")).encode()
@@ -61,6 +61,7 @@ def _unpacked(data: bytes) -> PartitionIndex:
     index = PartitionIndex(_stream(head["own"]), head["start"])
     for name in _PLAIN:
         setattr(index, name, head[name])
+    index.epoch = int(head.get("epoch", EPOCH_NOT_KNOWN))  # earlier versions do not know it
     index.passed = {_stream(row[:4]): int(row[4]) for row in head["passed"]}
     size = 8 * int(head["segments"])
     for name in _COLUMNS:

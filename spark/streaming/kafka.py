@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import starmap
 from time import monotonic, sleep
@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from keyway.clusters.config import Cluster, MessagesSection, Tls
-from keyway.kafka.to_ends import place_of
+from keyway.kafka.cut_logs import ASKING, BEHIND_A_CUT, tried
 from keyway.kafka.topics import answered, described
 from spark.streaming.core.survey import (
     MIN_IN_SYNC,
@@ -60,8 +60,6 @@ COMPARED_CONFIGS = (
     *("message.timestamp.type", "max.message.bytes", "compression.type", MIN_IN_SYNC),
     UNREADABLE,
 )
-# librdkafka looks for a coordinator also where nobody subscribes.
-_NO_CONCERN = (KafkaError.GROUP_AUTHORIZATION_FAILED,)
 _UNSEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
@@ -228,9 +226,8 @@ class KafkaSide:
     def cut(
         self, positions: Mapping[Partition, Position], tails: Mapping[Partition, Tail]
     ) -> set[Partition]:
-        """The places whose log has lost records before the position: the leader says where those
-        of the position's epoch end. librdkafka asks it (OffsetForLeaderEpoch) where a consumer
-        begins at an offset with an epoch. `tails` must be younger than the positions.
+        """The places whose log has lost records before the position, by its epoch. `tails` must be
+        younger than the positions.
         """
         asked = {
             place: position
@@ -239,16 +236,13 @@ class KafkaSide:
         }
         if not asked:
             return set()
-        refused: set[Partition] = set()
-        ways = {"auto_offset_reset": "error", "isolation_level": "read_uncommitted"}
-        one_batch: dict[str, object] = {"enable_partition_eof": True, "fetch_message_max_bytes": 1}
-        with self.consumer("keyway-cut", **ways, **one_batch) as consumer:
-            for part in parted(sorted(asked), PARTITIONS_SCANNED_AT_ONCE):
-                at = ((place, asked[place]) for place in part)
-                consumer.assign(list(starmap(committing, at)))
-                refused |= _refused(consumer, set(part))
-        starts = self.log_starts(refused)  # a position before it is refused, and no log was cut
-        return {place for place in refused if asked[place].offset >= starts[place]}
+        found: set[Partition] = set()
+        with closing(self._consumer("keyway-cut", ASKING)) as consumer:
+            for part in parted(sorted(asked.items()), PARTITIONS_SCANNED_AT_ONCE):
+                answers = tried(consumer, starmap(committing, part), wait_s=ANSWER_S)
+                found |= {place for place, error in answers.items() if _is_behind_a_cut(error)}
+        starts = self.log_starts(found)  # a position before it is refused, and no log was cut
+        return {place for place in found if asked[place].offset >= starts[place]}
 
     def _offsets(
         self, places: Iterable[Partition], spec: int, isolation: str = COMMITTED
@@ -374,24 +368,11 @@ def _require_unmoved(
         raise KafkaException(KafkaError(KafkaError._STATE, told))
 
 
-def _refused(consumer: Consumer, left: set[Partition]) -> set[Partition]:
-    """The assigned places at which the consumer may not begin."""
-    refused = set()
-    end_s = monotonic() + ANSWER_S
-    while left:
-        message = consumer.poll(max(0.0, end_s - monotonic()))
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        place, error = place_of(message), message.error()
-        code = None if error is None else error.code()
-        if code == KafkaError._AUTO_OFFSET_RESET:
-            refused.add(place)
-        elif code not in (None, KafkaError._PARTITION_EOF, *_NO_CONCERN):
-            raise KafkaException(error)
-        if place in left:
-            left.discard(place)
-            end_s = monotonic() + ANSWER_S
-    return refused
+def _is_behind_a_cut(error: KafkaError | None) -> bool:
+    """Raises KafkaException for any other error."""
+    if error is not None and error.code() != BEHIND_A_CUT:
+        raise KafkaException(error)
+    return error is not None
 
 
 def _asked(

@@ -11,6 +11,7 @@ from keyway.clusters.config import Cluster
 from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.compacted import CompactedTopic, Record
+from keyway.kafka.log_ends import Tail
 from offsets.client import ClusterClient, Commits, Partition, Refused, TopicFacts
 from offsets.commits import Change, GroupPlace
 from offsets.core.consumer_offsets import OffsetCommitted
@@ -39,6 +40,8 @@ class MemoryClient(ClusterClient):
         self.active: set[str] = set()
         self.unknown: dict[str, Refused] = {}  # groups whose commits are not told
         self.leaderless: set[Partition] = set()
+        self.epoch = 0  # of the leaders
+        self.is_cut: bool | None = False  # what a later leader says
 
     def active_groups(self) -> set[str]:
         return self.active
@@ -72,6 +75,13 @@ class MemoryClient(ClusterClient):
         self, partitions: Iterable[Partition], *, partly: bool = False
     ) -> dict[Partition, int]:
         return dict.fromkeys(self._with_leaders(partitions, partly=partly), RECORDS)
+
+    def tails(self, partitions: Iterable[Partition]) -> dict[Partition, Tail]:
+        ends = self.ends(partitions, partly=True)
+        return {place: Tail(end, self.epoch) for place, end in ends.items()}
+
+    def cut(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, bool | None]:
+        return dict.fromkeys(positions, self.is_cut)
 
     def _with_leaders(self, partitions: Iterable[Partition], *, partly: bool) -> list[Partition]:
         asked = list(partitions)

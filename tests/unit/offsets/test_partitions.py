@@ -110,3 +110,93 @@ def test_a_topic_that_may_not_be_read_is_named_once() -> None:
     assert [(line["event"], line["topic"]) for line in logs] == [("topic_not_readable", "flights")]
     assert partitions.index(("flights", 0)) is None
     partitions.close()
+
+
+class Record:
+    """As the consumer gets it; or the log's end."""
+
+    def __init__(self, offset: int, epoch: int, error: KafkaError | None = None) -> None:
+        self._offset, self._epoch, self._error = offset, epoch, error
+
+    def topic(self) -> str:
+        return "flights"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def leader_epoch(self) -> int:
+        return self._epoch
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_000
+
+    def headers(self) -> None:
+        return None
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+
+def records(first: int, end: int, epoch: int) -> list[Message]:
+    return [cast(Message, Record(offset, epoch)) for offset in range(first, end)]
+
+
+def end_at(offset: int) -> Message:
+    return cast(Message, Record(offset, -1, KafkaError(KafkaError._PARTITION_EOF)))
+
+
+@pytest.mark.parametrize(
+    "again", [records(3, RECORDS + 9, 1), [end_at(60), *records(60, RECORDS + 9, 1)]]
+)
+def test_a_log_that_is_read_again_has_lost_its_end(again: list[Message]) -> None:
+    """Other records had taken the places of the lost ones, and the index knew the lost ones there:
+    groups were put behind records that they had not processed.
+    """
+    client = MemoryClient("A", now_ms=9_000)
+    partitions = Partitions(client, seals=CHECKSUM)
+    place = ("flights", 0)
+    partitions.follow([place], {"flights": FACTS})
+    partitions._take(records(0, RECORDS, 0))
+    index = partitions.index(place)
+    assert index is not None
+    assert index.behind_last == (RECORDS, 0)
+    index.forget(3)
+    partitions._take(records(1, 3, 0))  # they waited in the consumer's queue
+    assert partitions.index(place) is index
+    with capture_logs() as logs:
+        partitions._take([*records(RECORDS, RECORDS + 2, 1), end_at(RECORDS + 4), *again])
+    assert [(line["event"], line["first"]) for line in logs] == [("log_was_cut", ["flights-0"])]
+    assert partitions.index(place) is None
+    assert partitions.outdated == {"flights"}
+    partitions.follow([place], {"flights": FACTS})
+    partitions._take(records(0, RECORDS, 1))
+    anew = partitions.index(place)
+    assert anew is not None
+    assert (anew.former_end, anew.behind_last) == (RECORDS, (RECORDS, 1))
+    partitions.close()
+
+
+def test_a_new_leader_is_asked_whether_it_has_all_that_was_read() -> None:
+    """The consumer finds it out, too, but may not be connected yet when a group is moved."""
+    client = MemoryClient("A", now_ms=9_000)
+    partitions = Partitions(client, seals=CHECKSUM)
+    place = ("flights", 0)
+    partitions.follow([place], {"flights": FACTS})
+    partitions._take(records(0, RECORDS, 0))
+    index = partitions.index(place)
+    assert index is not None
+    client.epoch = client.epoch + 1
+    for is_cut, epoch in ((None, 0), (False, 1)):
+        client.is_cut = is_cut
+        partitions.look([place])
+        assert (partitions.index(place), index.epoch) == (index, epoch)
+    client.is_cut = True
+    partitions.look([place])
+    assert partitions.index(place) is index, "the same leader is not asked again"
+    client.epoch = 2
+    partitions.look([place])
+    assert partitions.index(place) is None
+    partitions.close()

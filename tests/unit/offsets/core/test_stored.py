@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsets.core.index import PartitionIndex
+from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex
 from offsets.core.model import Rows, Stream
 from offsets.core.stored import Unusable, packed, unpacked
 
@@ -18,12 +18,22 @@ def example() -> PartitionIndex:
         12,
     )
     index.forget(3)
+    index.epoch = 2
     return index
 
 
 def state(index: PartitionIndex) -> dict[str, object]:
     names = ("own", "start", "end", "whole", "firsts", "lasts", "earliest", "latest", "last_ms")
-    more = ("late", "records", "passed", "passed_last_ms", "copies", "former_end", "latest_ms")
+    more = (
+        "late",
+        "records",
+        "passed",
+        "passed_last_ms",
+        "copies",
+        "former_end",
+        "latest_ms",
+        "epoch",
+    )
     found: dict[str, object] = {name: getattr(index, name) for name in names + more}
     for stream, spans in index.spans.items():
         found |= {f"{stream} {name}": getattr(spans, name) for name in ("low", "high", "records")}
@@ -38,6 +48,14 @@ def test_an_index_comes_back() -> None:
         one.extend(Rows([12, 13], [80, 90], [OTHER, OTHER], [9, 10]), 14)
     assert state(again) == state(index)
     assert state(unpacked(packed(PartitionIndex(OWN, 7)))) == state(PartitionIndex(OWN, 7))
+
+
+def test_an_index_of_a_version_that_knew_no_epochs() -> None:
+    told = b',"epoch":2'
+    data = packed(example())
+    size = int.from_bytes(data[:4], "little") - len(told)
+    index = unpacked(size.to_bytes(4, "little") + data[4:].replace(told, b""))
+    assert (index.behind_last, index.end) == ((10, EPOCH_NOT_KNOWN), 12)
 
 
 @pytest.mark.parametrize(
