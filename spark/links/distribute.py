@@ -441,6 +441,11 @@ class LinkRun:
         There their topics stop, or go on behind them.
         """
         self._damaged = {place: at for place, at in self._damaged.items() if place in starts}
+        ahead = {
+            at: starts[at] for at, odd in self._unreadable.items() if starts.get(at, odd + 1) <= odd
+        }
+        # Asked for anew: a topic that was made anew, or was cut, has another record there.
+        self._unreadable = unreadable(self._source, ahead) if ahead else {}
         first = firsts(self._unreadable, self._damaged)
         held = {place: at for place, at in first.items() if starts.get(place, at + 1) <= at}
         if before := {place: at for place, at in held.items() if starts[place] < at}:

@@ -382,12 +382,16 @@ def test_records_before_one_that_is_left_out_are_copied_first(
     monkeypatch.setattr(LinkRun, "_batch", lambda *_: None)
     monkeypatch.setattr(distribute, "passed", note)
     odd = {("flights", 0): 5}
+    monkeypatch.setattr(distribute, "unreadable", lambda *_: dict(odd))
     run._unreadable = dict(odd)
     starts, held = run._up_to_unreadable(dict(begun), plan)
     assert (passed[0], starts, list(held.stopped)) == ({}, {}, ["flights"])
     run._reached = dict(odd)
     starts, held = run._up_to_unreadable(dict(begun), plan)
     assert (passed[1], starts["flights", 0], held.stopped) == ({("flights", 0): 6}, 6, {})
+    monkeypatch.setattr(distribute, "unreadable", lambda *_: {})
+    starts, held = run._up_to_unreadable(dict(begun), plan)  # its topic was made anew
+    assert (passed[2], starts["flights", 0], held.stopped) == ({}, 0, {}), "a good record now"
 
 
 def test_a_log_that_was_cut_stops_its_topic_until_a_position_is_set() -> None:
