@@ -73,8 +73,9 @@ def choose_target(
         to = KafkaSide(config.cluster(target))
         create_missing(config, link, source, to, stand.followed)
         marked = _of_generation(positions, generation)
-        taken, owed = on_target(config, link, to, marked)
-        to.set_positions(link.group, taken)
+        taken, stood, owed = on_target(config, link, to, marked)
+        # A process that was frozen since must not set back what the next one has copied.
+        to.set_positions(link.group, taken, stood)
         report.targeted(target, generation, owed)
         log.info("link_switched", link=link.name, target=target, rewind=bool(wanted["rewind"]))
         return link
@@ -203,10 +204,10 @@ def topic_on_target(config: ClustersConfig, link: Link, topic: str) -> str | Non
 
 def on_target(
     config: ClustersConfig, link: Link, target: KafkaSide, positions: Mapping[Partition, Position]
-) -> tuple[dict[Partition, Position], dict[Partition, Position]]:
+) -> tuple[dict[Partition, Position], dict[Partition, Position], dict[Partition, Position]]:
     """The positions by the target's topic names, for the partitions that the target has, without
-    those that this switch has set before; and, by the source's names, the positions of partitions
-    that the target lacks.
+    those that this switch has set before; the positions that stand there now; and, by the source's
+    names, the positions of partitions that the target lacks.
     """
     names = {topic: topic_on_target(config, link, topic) for topic, _ in positions}
     there = target.visible(sorted({name for name in names.values() if name is not None}))
@@ -226,7 +227,7 @@ def on_target(
         for (topic, partition), position in positions.items()
         if (names[topic], partition) not in wanted
     }
-    return taken, owed
+    return taken, set_before, owed
 
 
 def _of_generation(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from gateway.embedded.kafka import KafkaCluster
-from spark.links import switching
+from spark.links import switch, switching
 from spark.links.status import Json
 from spark.links.switch import choose_target
 from spark.links.switching import ask_for_switch, switch_text
@@ -61,6 +63,29 @@ def test_a_topic_that_was_deleted_at_the_source(link: LinkByHand, *, rewind: boo
     assert {place: position.offset for place, position in found.items()} == {
         places[0]: 0 if rewind else 3
     }
+
+
+def test_a_process_that_was_frozen_in_a_switch_sets_nothing_back(
+    link: LinkByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process had carried the switch out, and its records were copied once more."""
+    copied_to_b(link, "flights")
+    link.create("flights", C)
+    ask(link)
+    place, asked = (link.name(C, "flights"), 0), switch.on_target
+
+    def frozen(*given: Any) -> Any:
+        found = asked(*given)
+        ((_, marked),) = found[0].items()
+        later = {place: replace(marked, offset=marked.offset + 2)}
+        link.side(C).set_positions(link.link(C).group, later)
+        return found
+
+    monkeypatch.setattr(switch, "on_target", frozen)
+    with pytest.raises(KafkaException, match="have moved meanwhile, by another process"):
+        choose_target(link.config, link.distributor, link.source, link.report())
+    found = link.side(C).positions(link.link(C).group, [place])
+    assert found[place].offset == len(VALUES) + 2
 
 
 def test_a_topic_that_does_not_follow_any_more(

@@ -86,7 +86,14 @@ class Side:
         self.coordinator()
         return {place: self.committed[place] for place in places if place in self.committed}
 
-    def set_positions(self, _group: str, positions: Mapping[Partition, Position]) -> None:
+    def set_positions(
+        self,
+        _group: str,
+        positions: Mapping[Partition, Position],
+        stood: Mapping[Partition, Position],
+    ) -> None:
+        """No other process has moved them meanwhile."""
+        assert all(self.committed.get(place) == stood.get(place) for place in positions)
         self.committed |= positions
 
     def coordinator(self) -> None:
