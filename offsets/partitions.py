@@ -7,8 +7,6 @@ reads again the ranges it asks for: from the rows kept of a partition's end, or 
 from __future__ import annotations
 
 import time
-from array import array
-from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +22,7 @@ from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex
 from offsets.core.model import ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway
+from offsets.followed import Columns, Followed
 from offsets.index_file import IndexFile
 from offsets.limits import (
     FETCH_BYTES_MIN,
@@ -41,70 +40,6 @@ from offsets.limits import (
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
 Asked = TypeVar("Asked", bound=Hashable)
-
-
-class _Columns:
-    """The columns of records that were read and are not indexed yet."""
-
-    __slots__ = ("offsets", "origins", "streams", "timestamps")
-
-    def __init__(self) -> None:
-        self.offsets = array("q")
-        self.timestamps = array("q")
-        self.streams: list[Stream] = []
-        self.origins = array("q")
-
-    def add(self, offset: int, timestamp: int, stream: Stream, origin: int) -> None:
-        self.offsets.append(offset)
-        self.timestamps.append(timestamp)
-        self.streams.append(stream)
-        self.origins.append(origin)
-
-    def rows(self, low: int = 0, high: int | None = None) -> Rows:
-        return Rows(
-            self.offsets[low:high],
-            self.timestamps[low:high],
-            self.streams[low:high],
-            self.origins[low:high],
-        )
-
-    def drop(self, count: int) -> None:
-        del self.offsets[:count]
-        del self.timestamps[:count]
-        del self.streams[:count]
-        del self.origins[:count]
-
-
-class _Followed:
-    """One partition: its index, and the rows of its end from `recent_from` on."""
-
-    __slots__ = ("index", "recent", "recent_from")
-
-    def __init__(self, index: PartitionIndex) -> None:
-        self.index = index
-        self.recent = _Columns()
-        self.recent_from = index.end
-
-    def take(self, fresh: _Columns, end: int, *, kept_max: int = RECENT_ROWS_MAX) -> None:
-        # Records wait in the consumer's queue while the log's start, and so the index, passes them.
-        fresh.drop(bisect_left(fresh.offsets, self.index.end))
-        self.index.extend(fresh.rows(), end)
-        recent = self.recent
-        recent.offsets.extend(fresh.offsets)
-        recent.timestamps.extend(fresh.timestamps)
-        recent.streams.extend(fresh.streams)
-        recent.origins.extend(fresh.origins)
-        # In large steps: dropping from the front moves all that stays.
-        if len(recent.offsets) > 2 * kept_max:
-            recent.drop(len(recent.offsets) - kept_max)
-            self.recent_from = recent.offsets[0]
-
-    def kept(self, first: int, last: int) -> Rows | None:
-        """The rows from `first` to `last`; None: they must be read from Kafka."""
-        if first < self.recent_from or last >= self.index.end:
-            return None
-        offsets = self.recent.offsets
-        return self.recent.rows(bisect_left(offsets, first), bisect_left(offsets, last + 1))
 
 
 class Partitions:
@@ -128,7 +63,7 @@ class Partitions:
             wait_ms=min(wait_ms, FETCH_WAIT_MS_MAX), bytes_min=FETCH_BYTES_MIN
         )
         self._again: Consumer | None = None
-        self._followed: dict[Partition, _Followed] = {}
+        self._followed: dict[Partition, Followed] = {}
         self._unread = Unread()
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
         self._streams: dict[Stream, Stream] = {}  # each once
@@ -162,7 +97,7 @@ class Partitions:
                 index = PartitionIndex(self._streams.setdefault(own, own), start)
             index.forget(start)
             index.former_end = max(self._former.pop((topic, partition), 0), index.former_end)
-            self._followed[topic, partition] = _Followed(index)
+            self._followed[topic, partition] = Followed(index)
             if index.end < end:
                 self._unread.ends[topic, partition] = end
             self._places[name, partition] = (topic, partition)
@@ -261,7 +196,7 @@ class Partitions:
         return True
 
     def _take(self, messages: Collection[Message]) -> int:
-        fresh: dict[Partition, _Columns] = {}
+        fresh: dict[Partition, Columns] = {}
         ends: dict[Partition, int] = {}
         epochs: dict[Partition, int | None] = {}
         cut: set[Partition] = set()
@@ -270,17 +205,18 @@ class Partitions:
             offset = message.offset()
             if place is None or offset is None or place in cut:
                 continue  # it is not followed any more
-            error, index = message.error(), self._followed[place].index
-            if _goes_back(index, offset, error, ends.get(place, 0)):
+            error, followed = message.error(), self._followed[place]
+            if followed.goes_back(offset, error, ends.get(place, 0)):
+                index = followed.index
                 self._former[place] = max(index.former_end, index.end)
                 cut.add(place)
             elif error is None:
-                self._add(fresh.setdefault(place, _Columns()), message, place)
+                self._add(fresh.setdefault(place, Columns()), message, place)
                 ends[place] = offset + 1
                 epochs[place] = message.leader_epoch()
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = max(offset, ends.get(place, 0))
-                fresh.setdefault(place, _Columns())
+                fresh.setdefault(place, Columns())
                 self._unread.leave(place)
             elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 self._not_readable(place[0])
@@ -304,7 +240,7 @@ class Partitions:
             log.warning("topic_not_readable", cluster=self._client.name, topic=topic)
             self._denied.add(topic)
 
-    def _add(self, columns: _Columns, message: Message, place: Partition) -> None:
+    def _add(self, columns: Columns, message: Message, place: Partition) -> None:
         offset, (_, timestamp) = message.offset(), message.timestamp()
         assert offset is not None
         topic, _ = place
@@ -443,7 +379,7 @@ class Partitions:
                 for partition, (first, _) in ranges.items()
             ]
         )
-        columns = {partition: _Columns() for partition in ranges}
+        columns = {partition: Columns() for partition in ranges}
         ends = {
             (names[partition], partition[1]): last + 1 for partition, (_, last) in ranges.items()
         }
@@ -468,19 +404,6 @@ class Partitions:
         self._consumer.close()
         if self._again is not None:
             self._again.close()
-
-
-def _goes_back(index: PartitionIndex, offset: int, error: KafkaError | None, end: int) -> bool:
-    """Whether the consumer begins again before what it has read, up to `end` of late: librdkafka
-    has found that the log lost its end (KIP-320). Behind the last record may be markers.
-    """
-    if error is None:
-        read = index.end
-    elif error.code() == KafkaError._PARTITION_EOF:
-        read, _ = index.behind_last
-    else:
-        return False
-    return index.start <= offset < max(read, end)
 
 
 def _copy_headers(message: Message) -> list[tuple[str, bytes | None]]:

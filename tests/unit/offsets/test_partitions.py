@@ -1,4 +1,4 @@
-"""The rows of a followed partition."""
+"""The partitions that are followed on one cluster."""
 
 from __future__ import annotations
 
@@ -9,34 +9,10 @@ from confluent_kafka import Consumer, KafkaError, Message
 from structlog.testing import capture_logs
 
 from keyway.clusters.core.trust import CHECKSUM
-from offsets.core.index import PartitionIndex
-from offsets.core.model import Stream
 from offsets.errors import ClusterAway
-from offsets.partitions import Partitions, _Columns, _Followed
+from offsets.partitions import Partitions
 from tests.rig.offsets_in_memory import FACTS, RECORDS, MemoryClient
-
-OWN = Stream("A", "topic", 0)
-
-
-def columns(*offsets: int) -> _Columns:
-    found = _Columns()
-    for offset in offsets:
-        found.add(offset, 1_000, OWN, offset)
-    return found
-
-
-def test_records_fetched_before_the_log_start_passed_them_are_left_out() -> None:
-    """They waited in the consumer's queue while DeleteRecords or retention took them."""
-    followed = _Followed(PartitionIndex(OWN, 0))
-    followed.take(columns(0, 1), 2)
-    followed.index.forget(5)
-    followed.take(columns(2, 3, 4), 5)
-    assert (followed.index.end, len(followed.index)) == (5, 0)
-    followed.take(columns(4, 5, 6), 7)
-    assert (list(followed.index.firsts), list(followed.index.records)) == ([5], [2])
-    kept = followed.kept(5, 6)
-    assert kept is not None
-    assert list(kept.offsets) == [5, 6]
+from tests.unit.offsets.test_followed import columns
 
 
 def test_a_partition_without_a_leader_stays_and_keeps_no_other_waiting() -> None:
