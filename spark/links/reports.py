@@ -377,6 +377,8 @@ class LinkReport:
 
     def _say(self, state: str, error: str) -> None:
         with self._lock:
+            if self._topics is None:
+                return  # the last run's target and generation are not known yet, and would be lost
             try:
                 link = {f"{LINK}/{self.link}": self._with(state, error)}
                 self._tell(link | self._rows(self._topics or ()))

@@ -138,3 +138,19 @@ def test_a_process_that_has_lost_the_lease_tells_nothing_any_more(
     link.report.runs("flights")
     link.report.ended()
     assert (link.told, link.report.running) == (before, False)
+
+
+def test_nothing_is_told_before_the_last_run_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link's target and generation were overwritten."""
+    link = Following(monkeypatch)
+    link.report.targeted(C2, 7)
+    told = dict(link.told)
+    status = cast(StatusTopic, link.kept)
+    report = LinkReport(Distributor(C1, Level(1), (C2,), (C2,)), status)
+    report.trouble("the source is away")
+    report.ended()
+    assert (link.told, report.fault) == (told, "the source is away")
+    report.load()
+    report.ended()
+    assert (report.target, report.generation) == (C2, 7)
+    assert link.told["link/c1-level-1"]["state"] == "ended"
