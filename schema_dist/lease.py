@@ -44,7 +44,10 @@ class Lease:
                         f" {self._lease.group}, members {', '.join(members)})"
                     )
                 if time.monotonic() > until + LEASE_S_MAX:
-                    raise AwayError(f"the lease (group {self._lease.group}) was not given in time")
+                    why = f": {self._lease.problem}" if self._lease.problem else ""
+                    raise AwayError(
+                        f"the lease (group {self._lease.group}) was not given in time{why}"
+                    )
 
     async def keep(self) -> None:
         """Never returns. Raises LeaseError when the lease is lost."""

@@ -30,6 +30,7 @@ class Lease:
     ) -> None:
         self.group = group
         self.held = False
+        self.problem = ""  # what Kafka said last that keeps the lease from this process
         self._topic = topic
         self._settings = dict(client_settings)
         self._session_s = session_ms / 1_000
@@ -44,7 +45,9 @@ class Lease:
         if self._consumer is None:
             self._consumer = self._joined()
         self._polled_s = time.monotonic()
-        self._consumer.poll(wait_s)
+        message = self._consumer.poll(wait_s)
+        if message is not None and (error := message.error()) is not None:
+            self.problem = error.str()  # told once: of a right that lacks, librdkafka asks on
         if time.monotonic() - self._polled_s > wait_s + self._session_s * _FROZEN_SHARE:
             self.release()
         self._polled_s = time.monotonic()
@@ -89,7 +92,7 @@ class Lease:
         if partitions:
             consumer.incremental_assign(partitions)
             consumer.pause(partitions)  # its records are of no interest
-            self.held = True
+            self.held, self.problem = True, ""
 
     def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions:

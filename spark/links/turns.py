@@ -71,20 +71,31 @@ class LinkTurns:
 
     def run(self) -> None:
         """Works until `stop` is set. Raises what ends a link."""
-        looked_s, told = -STANDBY_LOOKS_EVERY_S, False
+        looked_s, looks, told = -STANDBY_LOOKS_EVERY_S, 0, False
         try:
             while not self._stop.is_set():
                 if monotonic() - looked_s > STANDBY_LOOKS_EVERY_S:
                     self._status_topic()
-                    if not told and self._others():
-                        log.info("link_stands_by", link=self._name)
-                        told = True
+                    looks += 1
+                    told = told or self._tell_why_it_waits(looks)
                     looked_s = monotonic()
                 if self._lease.poll(_POLL_S):
                     self._turn()
-                    told = False
+                    looks, told = 0, False
         finally:
             self._lease.release()
+
+    def _tell_why_it_waits(self, looks: int) -> bool:
+        """Returns whether it did. At the first look Kafka has not had the time to say anything."""
+        if self._others():
+            log.info("link_stands_by", link=self._name)
+        elif looks > 1:
+            why = self._lease.problem or "nothing is heard of the group's coordinator"
+            fault = f"the lease (group {self._lease.group}) is not given: {why}"
+            log.warning("link_waits", link=self._name, fault=fault)
+        else:
+            return False
+        return True
 
     def _others(self) -> bool:
         """The processes besides this one, once it has joined."""

@@ -7,11 +7,13 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from keyway.clusters.config import Cluster
+from keyway.kafka.lease import Lease
 from spark.streaming.core.survey import Position, Tail
 from spark.streaming.kafka import KafkaSide
 from tests.integration.security.test_rights_of_a_node import allow
 from tests.rig.identified_node import guarded_kafka, kafka_password, kafka_user
 from tests.rig.kafka import create_topic, produce
+from tests.rig.patience import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -52,3 +54,19 @@ def test_a_user_without_a_right_on_any_group_finds_a_log_that_was_cut() -> None:
         for offset, epoch, found in ((1, tail.epoch, set()), (1, tail.epoch + 1, {place})):
             position = Position(offset, "", epoch=epoch)
             assert side.cut({place: position}, {place: Tail(1, tail.epoch + 2)}) == found
+
+
+def test_a_right_that_keeps_the_lease_from_a_process_has_a_name() -> None:
+    """librdkafka tells of it once, as a message, and asks on for good."""
+    with guarded_kafka() as (_, address):
+        sasl = {"mechanism": "SCRAM-SHA-512"}
+        sasl |= {"username": kafka_user("anna"), "password": kafka_password("anna")}
+        cluster = Cluster.model_validate({"name": "c", "bootstrap_servers": address, "sasl": sasl})
+        lease = Lease(cluster.client_settings(), "anna", group="not-hers", session_ms=6_000)
+        try:
+            wait_until(
+                lambda: not lease.poll(0.1) and lease.problem != "", what="a reason", deadline_s=60
+            )
+        finally:
+            lease.release()
+        assert "Group authorization failed" in lease.problem

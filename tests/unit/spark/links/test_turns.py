@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from spark.links import turns
 from spark.links.turns import LinkTurns
@@ -19,6 +20,8 @@ class Lease:
 
     held = threading.Event()
     released = 0
+    group, problem = "lease", ""
+    others: tuple[str, ...] = ("one", "another")
 
     def __init__(self, *_: object, **_named: object) -> None:
         pass
@@ -27,7 +30,7 @@ class Lease:
         return self.held.is_set()
 
     def members(self) -> list[str]:
-        return ["one", "another"]
+        return list(self.others)
 
     def release(self) -> None:
         type(self).released += 1
@@ -80,3 +83,28 @@ def test_a_link_runs_anew_with_each_lease(monkeypatch: pytest.MonkeyPatch) -> No
     assert Run.begun[1].ended
     assert [run.report.silent for run in Run.begun] == [True, False], "the next one has newer rows"
     assert Lease.released == 1
+
+
+@pytest.mark.parametrize("problem", ["Group authorization failed.", ""])
+def test_a_link_that_gets_no_lease_says_why(monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+    """Without a right on the group it waited for good, without a word."""
+    monkeypatch.setattr(Lease, "others", ())
+    monkeypatch.setattr(Lease, "problem", problem)
+    monkeypatch.setattr(Lease, "held", threading.Event())
+    monkeypatch.setattr(turns, "Lease", Lease)
+    monkeypatch.setattr(turns, "STANDBY_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(LinkTurns, "_status_topic", lambda _: None)
+    stop = threading.Event()
+    link = LinkTurns(cast(SparkSession, None), CONFIG, DISTRIBUTOR, stop, None)
+    with capture_logs() as logs:
+        thread = threading.Thread(target=link.run)
+        thread.start()
+        try:
+            wait_until(lambda: bool(logs), what="a word", deadline_s=60)
+        finally:
+            stop.set()
+            thread.join(60)
+    why = problem or "nothing is heard of the group's coordinator"
+    assert [(line["event"], line["fault"]) for line in logs] == [
+        ("link_waits", f"the lease (group lease) is not given: {why}")
+    ]
