@@ -32,10 +32,10 @@ class Contents:
     """The contents are built by `apply`, in the order of the log.
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
-    whose tombstone was read. `recorded`: soft deletes are records of a log; if False, a list lacked
-    the version. `reads`: how many times such a list was read. `ids`: the places of each id, in all
-    contexts. `users`: for each version, the versions that refer to it. `ignored`, `malformed`: how
-    many records changed nothing, by kind.
+    whose tombstone was read; `unset`: kinds and subjects of such settings. `recorded`: soft deletes
+    are records of a log; if False, a list lacked the version. `reads`: how many times such a list
+    was read. `ids`: the places of each id, in all contexts. `users`: for each version, the versions
+    that refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
     """
 
     subjects: dict[str, dict[Version, SchemaVersion]] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Contents:
     removed: set[SubjectVersion] = field(default_factory=set)
     compatibility: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
+    unset: set[tuple[str, str]] = field(default_factory=set, compare=False)
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
     recorded: bool = field(default=True, compare=False)
@@ -64,9 +65,9 @@ class Contents:
             case SubjectCleared(subject):
                 self._clear(subject)
             case CompatibilitySet(subject, level):
-                self._set(self.compatibility, subject, level)
+                self._set("compatibility", subject, level, recorded=True)
             case ModeSet(subject, mode):
-                self._set(self.modes, subject, mode)
+                self._set("mode", subject, mode, recorded=True)
             case Ignored(keytype):
                 self.ignored[keytype] += 1
             case Malformed(why):
@@ -124,18 +125,25 @@ class Contents:
         for version in other.versions():
             if self.get(version.place) != version:
                 self.put(version, other.order[version.place])
-        for mine, theirs in ((self.compatibility, other.compatibility), (self.modes, other.modes)):
+        for kind in ("compatibility", "mode"):
+            mine, theirs = self._settings(kind), other._settings(kind)
             for subject in {*mine, *theirs}:
                 if mine.get(subject) != theirs.get(subject):
-                    self._set(mine, subject, theirs.get(subject))
+                    self._set(kind, subject, theirs.get(subject), recorded=False)
         self.recorded = other.recorded
 
-    def _set(self, settings: dict[str, str], subject: str, value: str | None) -> None:
+    def _settings(self, kind: str) -> dict[str, str]:
+        return self.modes if kind == "mode" else self.compatibility
+
+    def _set(self, kind: str, subject: str, value: str | None, *, recorded: bool) -> None:
         self._note((subject, SETTINGS))
-        if value is None:
-            settings.pop(subject, None)
-        else:
-            settings[subject] = value
+        if value is not None:
+            self._settings(kind)[subject] = value
+            self.unset.discard((kind, subject))
+            return
+        self._settings(kind).pop(subject, None)
+        if recorded:
+            self.unset.add((kind, subject))
 
     def _note(self, place: SubjectVersion) -> None:
         self._journal.append(place)
@@ -165,7 +173,7 @@ class Contents:
 
     def places(self) -> list[SubjectVersion]:
         """All places that `changed_since` could name for the present contents."""
-        settings = {*self.compatibility, *self.modes}
+        settings = {*self.compatibility, *self.modes, *(subject for _, subject in self.unset)}
         return [*self.order, *self.removed, *((subject, SETTINGS) for subject in settings)]
 
     def versions(self) -> Iterator[SchemaVersion]:

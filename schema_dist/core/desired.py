@@ -42,7 +42,8 @@ class Desired:
 
     `versions`: all that the target should have. `subjects`: how many of them each subject has.
     `at_source`: every place that the source holds, also of versions that are refused or not
-    followed. `tombstones`: places whose removal the source's log records. `left_alone`: the
+    followed. `tombstones`: places whose removal the source's log records; `unset`: the kinds and
+    subjects of settings for which it does. `left_alone`: the
     subjects that are not followed. `changed`: places to be looked at since somebody emptied it.
     """
 
@@ -57,6 +58,7 @@ class Desired:
         self.modes: dict[str, str] = {}
         self.at_source: set[SubjectVersion] = set()
         self.tombstones: set[SubjectVersion] = set()
+        self.unset: set[tuple[str, str]] = set()
         self.left_alone: set[str] = set()
         self.changed: set[SubjectVersion] = set()
         self._names = names
@@ -258,13 +260,14 @@ class Desired:
         distributed = held and (follows or subject in self._brought)
         _keep(self.left_alone, there, held and not distributed)
         takes = there == GLOBAL or distributed or follows
-        for source, mine in (
-            (self.source.compatibility, self.compatibility),
-            (self.source.modes, self.modes),
+        for kind, source, mine in (
+            ("compatibility", self.source.compatibility, self.compatibility),
+            ("mode", self.source.modes, self.modes),
         ):
             mine.pop(there, None)
             if takes and subject in source:
                 mine[there] = source[subject]
+            _keep(self.unset, (kind, there), (kind, subject) in self.source.unset)
         self.modes.pop(GLOBAL, None)  # the whole registry's mode is the target's own affair
 
     # ------------------------------------------------------------------------------------ in order

@@ -372,18 +372,24 @@ class _Planning:
     def _without_too_many(
         self, made: list[SetCompatibility | SetMode]
     ) -> list[SetCompatibility | SetMode]:
-        """Of settings that are taken back without a record, only few may go at once: a registry
-        that shows no setting any more must not take those of targets with it.
+        """Of settings that are taken back without a record, only few may go at once; and none where
+        a log lacks versions, too, without a record: it may be another one.
         """
         settings = len(self.ledger.compatibility) + len(self.ledger.modes)
         few = max(self.removals.at_once_max // FEWER, int(settings * REMOVALS_SHARE_MAX))
-        back = dict.fromkeys(setting for setting in made if takes_back(setting, self.target))
-        if self.removals.recorded or len(back) <= few:
+        back: dict[SetCompatibility | SetMode, str] = {}
+        for setting in made:
+            kind = "compatibility" if isinstance(setting, SetCompatibility) else "mode"
+            recorded = (kind, setting.subject) in self.wanted.unset
+            if takes_back(setting, self.target) and not recorded:
+                back[setting] = "mode" if kind == "mode" else "compatibility level"
+        doubted = self.removals.recorded and len(self.withheld) > len(self.unconfirmed)
+        if len(back) <= few and not doubted:
             return made
-        for setting in back:
-            what = "compatibility level" if isinstance(setting, SetCompatibility) else "mode"
+        reason = Reason.REMOVALS if len(back) > few else Reason.UNPROVEN
+        for setting, what in back.items():
             detail = f"its {what} would be taken back, {len(back)} at once, and no record says so"
-            self.refusals.append(Refusal.of_setting(setting.subject, Reason.REMOVALS, detail))
+            self.refusals.append(Refusal.of_setting(setting.subject, reason, detail))
         return [setting for setting in made if setting not in back]
 
     def _unsettled(

@@ -148,7 +148,7 @@ def rebuilt(contents: Contents) -> Contents:
     made = Contents()
     for version in contents.versions():
         made.put(version, contents.order[version.place])
-    made.removed = set(contents.removed)
+    made.removed, made.unset = set(contents.removed), set(contents.unset)
     made.compatibility, made.modes = dict(contents.compatibility), dict(contents.modes)
     return made
 
@@ -186,6 +186,7 @@ def seen(standing: Standing) -> object:
         wanted.subjects,
         wanted.at_source,
         wanted.tombstones,
+        wanted.unset,
         wanted.left_alone,
         (wanted.compatibility, wanted.modes),
         (standing.in_sync, standing.open),

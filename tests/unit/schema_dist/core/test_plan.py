@@ -290,29 +290,6 @@ def test_a_source_that_lost_its_contents_takes_back_no_setting() -> None:
     assert planned(Contents(), target, ledger).writes == 0
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize(("lost", "refused_at_all"), [(10, False), (11, True)])
-def test_a_source_that_shows_no_setting_any_more_takes_few_back(
-    lost: int, *, refused_at_all: bool, recorded: bool
-) -> None:
-    kept = version("a", 1)
-    source, target, ledger = holding(kept), holding(kept), ours(kept)
-    source.recorded = recorded
-    target.compatibility = {f"a{at}-value": "FULL" for at in range(1, lost)}
-    target.modes = {"a-value": "READONLY"}
-    ledger.apply(
-        SettingEntry("compatibility", subject, ours=True) for subject in target.compatibility
-    )
-    ledger.apply([SettingEntry("mode", "a-value", ours=True)])
-    plan = planned(source, target, ledger)
-    if refused_at_all and not recorded:
-        assert plan.writes == 0
-        assert {refusal.reason for refusal in plan.refusals} == {Reason.REMOVALS}
-        assert len(plan.refusals) == lost
-    else:
-        assert (plan.writes, plan.refusals) == (lost, ())
-
-
 def test_a_version_without_a_tombstone_goes_once_it_stayed_away_by_name() -> None:
     kept, gone = version("a", 3), version("a", 2, at=2)
     target, ledger = holding(kept, gone), ours(kept, gone)
