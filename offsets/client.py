@@ -79,6 +79,7 @@ class Refused:
 Commits = dict[tuple[str, int], Committed]  # of one group, by topic here and partition
 
 
+# Long: one client of a service, whose questions share its names, errors and time-outs.
 class ClusterClient:
     def __init__(self, cluster: Cluster) -> None:
         self.name = cluster.name
@@ -148,6 +149,17 @@ class ClusterClient:
             if answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise KafkaException(answer)
+
+    def partitions_here(self) -> dict[str, int]:
+        """How many partitions each logical topic has that is listed here. Raises ClusterAway."""
+        with self.asking("topics"):
+            listed = self.admin.list_topics(timeout=ANSWER_S_MAX).topics
+        counts = {name: len(topic.partitions) for name, topic in listed.items()}
+        return {
+            logical: count
+            for name, count in counts.items()
+            if not is_internal(name) and (logical := self.topic_of(name)) is not None
+        }
 
     def without_leader(self, name: str) -> set[int]:
         """The partitions of a topic, by its name here, that have no leader now. Raises ClusterAway,

@@ -32,6 +32,7 @@ class Switches:
         self._client = client
         self._state_topic = state_topic
         self._tree: Tree = config.checked_tree()
+        self._takes = config.topics.takes
         self._name = ClusterName(client.name)
         self._status: dict[str, dict[str, Any]] = {}
         self._topic = client.compacted(config.messages.status_topic)
@@ -118,10 +119,12 @@ class Switches:
         lower = [below for below in self._tree.of(self._name) if below.level < link.level]
         positions: dict[tuple[str, Partition], int] = {}
         stopped: set[tuple[str, str]] = set()
+        unbegun = self._unbegun() if lower else {}
         for below in lower:
             name = _link_name(below)
             if f"{_LINK}/{name}" not in self._status:
                 return None  # it has never run: nothing tells what it has passed on
+            positions |= {(name, place): start for place, start in unbegun.items()}
             for topic, status in self._topics(name):
                 if status.get("state") == _STOPPED:
                     stopped.add((name, topic))
@@ -136,6 +139,18 @@ class Switches:
             if position < ends.get(place, 0)
         }
         return {topic for _, topic in left} if left <= stopped else None
+
+    def _unbegun(self) -> dict[Partition, int]:
+        """Where a link begins with each partition of the topics that follow. Of one that it has
+        not begun, because it is new, or has stopped from the first, the link tells nothing.
+        """
+        topics = self._client.partitions_here()
+        return self._client.starts(
+            (topic, partition)
+            for topic, count in topics.items()
+            if self._takes(topic)
+            for partition in range(count)
+        )
 
     def _topics(self, link: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The topics that a link follows, by logical names, and what it says of them."""

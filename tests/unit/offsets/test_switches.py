@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -31,6 +31,10 @@ TOLD = SwitchReport("B", 2, "B", 1, "C", rewind=False, done=True)
 
 class Ends(MemoryClient):
     log_end = 40
+    topics: ClassVar[dict[str, int]] = {}
+
+    def partitions_here(self) -> dict[str, int]:
+        return self.topics
 
     def ends(
         self, partitions: Iterable[Partition], *, partly: bool = False
@@ -178,3 +182,25 @@ def test_a_link_that_has_told_nothing_is_not_through() -> None:
     state_topic.write_told([TOLD])
     switches.look()
     assert list(state_topic.state.switches.values()) == [TOLD]
+
+
+@pytest.mark.parametrize("state", [None, "stopped"])
+def test_a_topic_that_a_link_has_not_begun(
+    monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    """It came right before the outage, or had stopped from the first. The link tells no position of
+    it, and the cluster said that all of it was passed on.
+    """
+    status = {"link/A-level-1": {"generation": 0}, "topic/A-level-1/orders": copied(40)}
+    switches, state_topic = switches_of("A", **status)
+    monkeypatch.setattr(state_topic.client, "topics", {"orders": 1, "new": 1})
+    if state is not None:
+        tell(switches, "topic/A-level-1/new", {"state": state, "partitions": {}})
+    state_topic.write_told([TOLD])
+    switches.look()
+    told = state_topic.state.switches.get((TOLD.place, "A"))
+    stopped = None if told is None else told.stopped
+    assert stopped == (None if state is None else {"new"})
+    tell(switches, "topic/A-level-1/new", copied(40))
+    switches.look()
+    assert state_topic.state.switches[TOLD.place, "A"].stopped == frozenset()
