@@ -24,6 +24,7 @@ from gateway.listen.build import ListenRoom
 from gateway.listen.server import Handler
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
+from gateway.operations.giving_back import give_back
 from gateway.part import Part
 from gateway.reading.build import ReadingRoom
 from gateway.routing.owners import Owners
@@ -67,7 +68,11 @@ def build(
         coordination=members.coordination,
     )
     strangers = Strangers(
-        members.groups, authoriser, members.other_types.known, services.windows.dependencies.log
+        members.groups,
+        authoriser,
+        members.other_types.known,
+        partial(give_back, offsets),
+        services.windows.dependencies.log,
     )
     listen.server.looks.add(strangers, strangers.answer)
     answered: dict[ApiKey, Handler] = {

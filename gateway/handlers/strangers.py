@@ -5,7 +5,8 @@ share group, so that one name is one group of one kind, and nobody else moves it
 All other names pass, and so does what a client without the right sends: upstream refuses that as
 for any name, so nobody learns which groups there are. While a group has no members, two things
 pass: positions that follow from another cluster; and all requests if the name is that of a group of
-consumers as well: they had it before, or came at a broker, past the gateway.
+consumers as well: they had it before, or came at a broker, past the gateway. Then the name is
+theirs again, and the Key-Shared group is no more (operations/giving_back.py).
 
 Not implemented: StreamsGroupHeartbeat (88); SyncGroup, Heartbeat and LeaveGroup, which upstream
 refuses to who is no member.
@@ -28,13 +29,15 @@ from gateway.core.share.strangers import (
 )
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.codec import decode_request, encode_response
-from gateway.core.wire.errors import error_name
+from gateway.core.wire.errors import ErrorCode, error_name
 from gateway.core.wire.schema import Message
 from gateway.group_log import GroupLog
+from gateway.handlers.coordinating import send_on
 from gateway.handlers.limits import CLIENT_ID_CHARS_LOGGED
 from gateway.listen.answering import Request
 from gateway.listen.authoriser import Authoriser
 from gateway.members.groups import Groups
+from gateway.operations.errors import GroupInUse, NotCoordinated, StateUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Strangers:
     groups: Groups
     authoriser: Authoriser
     consumers_have: Callable[[str], Awaitable[bool]]  # the name of a group, or had it
+    give_back: Callable[[str], Awaitable[None]]  # such a name; raises OperationError
     log: GroupLog
 
     @property
@@ -66,20 +70,34 @@ class Strangers:
         header = request.header
         key, version = header.api_key, header.api_version
         body = decode_request(key, version, request.frame, header.body_at)
-        if await self._passes(request, body):
-            return await request.connection.pass_on(request.frame)
-        answer = encode_response(key, version, refused := refusal(key, body))
+        later: ErrorCode | None = None
+        try:
+            if await self._passes(request, body):
+                return await request.connection.pass_on(request.frame)
+        except (StateUnavailable, NotCoordinated) as error:
+            send_on(request.connection, error)
+            later = error.code
+        answer = encode_response(key, version, refused := refusal(key, body, later))
         self._tell(request, body["GroupId"], refused)
         return answer
 
     async def _passes(self, request: Request, body: Message) -> bool:
+        """Raises StateUnavailable, NotCoordinated."""
         name, key = body["GroupId"], request.header.api_key
         if not is_strangers(key, body) or not await self._has_right(request, name):
             return True
         group = self.groups.get(name)
         if group is None or group.members:
             return group is None
-        return sets_position(key, body) or await self.consumers_have(name)
+        if sets_position(key, body):
+            return True
+        if not await self.consumers_have(name):
+            return False
+        try:
+            await self.give_back(name)
+        except GroupInUse:
+            return False  # share members have come meanwhile
+        return True
 
     async def _has_right(self, request: Request, group: str) -> bool:
         """A denial is never taken from memory: upstream may have forgotten it, too."""

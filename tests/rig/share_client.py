@@ -60,6 +60,10 @@ class ScriptedConnection:
     sessions_max: int | None = None  # the limit of its account
     operations: int = ALL_OPERATIONS  # on every group and topic that it is not denied
     passed: list[bytes] = field(default_factory=list)  # its requests that went upstream
+    drained: bool = False
+
+    def drain(self) -> None:
+        self.drained = True
 
     @property
     def answer_room(self) -> AnswerRoom:

@@ -77,12 +77,14 @@ def sets_position(api_key: int, body: Message) -> bool:
     )
 
 
-def refusal(api_key: int, body: Message) -> Message:
-    """Kafka's answer for a share group of its own."""
-    code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+def refusal(api_key: int, body: Message, later: ErrorCode | None = None) -> Message:
+    """Kafka's answer for a share group of its own; `later`: the request is to come again."""
+    code = int(ErrorCode.GROUP_ID_NOT_FOUND if later is None else later)
     if api_key == ApiKey.JOIN_GROUP:
-        return {"ErrorCode": int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)}
+        return {"ErrorCode": int(later or ErrorCode.INCONSISTENT_GROUP_PROTOCOL)}
     if api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        if later is not None:
+            return {"ErrorCode": code}
         text = f"Group {body['GroupId']} is not a consumer group."
         return {"ErrorCode": code, "ErrorMessage": text}
     if api_key == ApiKey.OFFSET_DELETE:

@@ -73,4 +73,9 @@ def test_a_name_under_which_consumers_are_at_work(
 
     wait_until(comes, what="a record for a consumer, whose name it was before", deadline_s=30)
     assert [(each.error(), each.offset()) for each in came] == [(None, 6)]
+    again.commit(offsets=[TopicPartition(name, 0, 7)], asynchronous=False)
     again.close()
+    produce(gateway.bootstrap, name, [(b"k", b"7")])
+    back = librdkafka_host.member(gateway.bootstrap, group, [name])
+    assert [record.offset for record in back.poll_some()] == [7], "the last who worked was there"
+    back.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -47,14 +46,6 @@ class Elsewhere(EveryGroup):
         raise NotCoordinator("Another node coordinates the group.")
 
 
-@dataclass(slots=True, eq=False)
-class Connection(ScriptedConnection):
-    drained: bool = False
-
-    def drain(self) -> None:
-        self.drained = True
-
-
 @pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
 def test_the_client_is_sent_to_the_coordinator_and_nothing_is_changed(key: ApiKey) -> None:
     """It keeps its connection to the coordinator's broker id: that has to end, or it would ask here
@@ -68,7 +59,7 @@ def test_the_client_is_sent_to_the_coordinator_and_nothing_is_changed(key: ApiKe
             await worked(admin)
             admin.offsets.coordination = Elsewhere()
             stored = dict(admin.node.stored)
-            connection = Connection(1)
+            connection = ScriptedConnection(1)
             frame = request_frame(key, version, 1, "client", encode_request(key, version, body))
             payload = frame[SIZE_PREFIX:]
             request = Request(parse_request_header(payload), payload, connection.as_connection())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.wire.errors import ErrorCode
@@ -27,18 +26,10 @@ class Unheard(Alone):
         return self.known
 
 
-@dataclass(slots=True, eq=False)
-class Connection(ScriptedConnection):
-    drained: bool = False
-
-    def drain(self) -> None:
-        self.drained = True
-
-
 async def asked(owners: Unheard, age_ms: int) -> tuple[int, int, bool]:
     """The errors of a heartbeat and of a fetch without records, and whether the connection ends."""
     async with Node(owners=owners) as node:
-        connection = Connection(1)
+        connection = ScriptedConnection(1)
         connection.facts.since_ms = now_ms() - age_ms
         client = Client(node, services(node), connection)
         assert (await client.heartbeat())["ErrorCode"] == 0

@@ -17,6 +17,12 @@ from gateway.group_log import GroupLog
 from gateway.handlers.strangers import Strangers
 from gateway.listen.answering import Request
 from gateway.listen.authoriser import Authoriser
+from gateway.operations.errors import (
+    GroupInUse,
+    NotCoordinated,
+    OperationError,
+    StateUnavailable,
+)
 from keyway.commit_metadata.core.metadata import encode as encode_commit
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.share_client import PASSED, SIZE_PREFIX, ScriptedConnection, joined
@@ -50,11 +56,18 @@ class Site:
         default_factory=lambda: ScriptedConnection(99, operations=EVERY)
     )
     others: set[str] = field(default_factory=set)  # names of consumers' groups at upstream
+    given_back: list[str] = field(default_factory=list)
+    failure: OperationError | None = None  # of giving a name back
 
     def __post_init__(self) -> None:
         self.strangers = Strangers(
-            self.node.groups, Authoriser(now_ms), self._have, GroupLog(now_ms)
+            self.node.groups, Authoriser(now_ms), self._have, self._give_back, GroupLog(now_ms)
         )
+
+    async def _give_back(self, group: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.given_back.append(group)
 
     async def _have(self, group: str) -> bool:
         return group in self.others
@@ -112,11 +125,45 @@ def test_what_passes_while_a_group_has_no_members() -> None:
             assert await site.all_refused(), "share members have the name"
             await client.heartbeat(-1)
             assert not await site.all_refused(), "consumers have it, or had it"
+            assert site.given_back == [GROUP] * len(BODIES), "the stand-in forgets no group"
             site.others.clear()
+            site.given_back.clear()
             position = committing(encode_commit(7, [], origin=5))
             assert await site.ask(ApiKey.OFFSET_COMMIT, position) is None
+            assert site.given_back == [], "it stays a Key-Shared group"
 
     run(work())
+
+
+def test_a_name_that_cannot_be_given_back_yet_is_asked_for_again() -> None:
+    async def work() -> None:
+        async with Node() as node:
+            site = Site(node)
+            client = await joined(node)
+            await client.heartbeat(-1)
+            site.others.add(GROUP)
+            for site.failure in (StateUnavailable("away"), NotCoordinated("another node")):
+                code = site.failure.code
+                for key in BODIES:
+                    answer = await site.ask(key)
+                    assert answer is not None
+                    assert error_codes(answer) == {code}
+                elsewhere = isinstance(site.failure, NotCoordinated)
+                assert site.connection.drained is elsewhere
+            site.failure = GroupInUse("share members have come")
+            assert await site.all_refused()
+            assert error_codes(await site.ask(ApiKey.OFFSET_COMMIT)) == {
+                ErrorCode.GROUP_ID_NOT_FOUND
+            }
+
+    run(work())
+
+
+def error_codes(answer: Message | None) -> set[int]:
+    assert answer is not None
+    if "ErrorCode" in answer:
+        return {answer["ErrorCode"]}
+    return {row["ErrorCode"] for topic in answer["Topics"] for row in topic["Partitions"]}
 
 
 @pytest.mark.parametrize(
