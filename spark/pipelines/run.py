@@ -219,6 +219,7 @@ class PipelineRun:
             self._target.set_positions(
                 self._group,
                 {(positions_topic, partition): at for partition, at in positions.items()},
+                stood={},  # another process of the pipeline may have begun meanwhile
             )
         log_starts = {
             partition: at for (_, partition), at in self._source.log_starts(places).items()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark.pipelines import run
 from spark.pipelines.config import load_pipeline
 from spark.pipelines.run import PipelineRun, _Work
-from spark.streaming.core.survey import Topic
+from spark.streaming.core.survey import Position, Tail, Topic
 from spark.streaming.limits import COMMITTED_AGAIN_S
 from spark.streaming.orders import Partition, Result, Writing
 
@@ -28,6 +29,7 @@ steps:
   - drop: {paths: [hour]}
 """
 WORK = _Work(Topic("flights", "id", 2, {}), "flights", {0: 0, 1: 0})
+PLACE = ("flights", 0)
 ENDS: dict[Partition, int] = {("flights", 0): 100, ("flights", 1): 100}
 
 
@@ -68,6 +70,56 @@ class _StopTimedOut(Py4JJavaError):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return "java.util.concurrent.TimeoutException: Stream Execution thread did not stop"
+
+
+class Side:
+    """The source of a pipeline that has no position, and its target. Another process of it sets one
+    right after this one has looked.
+    """
+
+    def __init__(self) -> None:
+        self.committed: dict[Partition, Position] = {}
+
+    def topics(self, _names: object) -> dict[str, Topic]:
+        return {"flights": WORK.topic}
+
+    def positions(self, _group: str, _places: object) -> dict[Partition, Position]:
+        found = dict(self.committed)
+        self.committed[PLACE] = Position(7, "id")
+        return found
+
+    def tails(self, places: list[Partition]) -> dict[Partition, Tail]:
+        return dict.fromkeys(places, Tail(9))
+
+    def set_positions(
+        self,
+        _group: str,
+        positions: dict[Partition, Position],
+        stood: dict[Partition, Position] | None = None,
+    ) -> None:
+        if stood is not None and any(self.committed.get(at) != stood.get(at) for at in positions):
+            raise KafkaException(KafkaError(KafkaError._STATE, "positions have moved meanwhile"))
+        self.committed |= positions
+
+    def log_starts(self, places: list[Partition]) -> dict[Partition, int]:
+        return dict.fromkeys(places, 0)
+
+    def cut(self, *_: object) -> set[Partition]:
+        return set()
+
+
+def test_two_processes_that_begin_at_the_latest_record_leave_none_out(
+    pipeline: PipelineRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one set the first one's position forward, past records that nobody had read."""
+    latest = pipeline._source_section.model_copy(update={"start": "latest"})
+    monkeypatch.setattr(pipeline, "_source_section", latest)
+    side = Side()
+    for name in ("_source", "_target"):
+        monkeypatch.setattr(pipeline, name, side)
+    with pytest.raises(KafkaException, match="moved meanwhile"):
+        pipeline._work()
+    assert pipeline._work().starts == {0: 7, 1: 0}
 
 
 @pytest.mark.parametrize("active", [False, True])
