@@ -60,7 +60,7 @@ class _PendingFetch:
     """Partitions that are asked about in one request, and the answer that all of them wait for."""
 
     partitions: list[TopicPartition] = field(default_factory=list)
-    found: dict[TopicPartition, Committed | None] | UpstreamError | None = None
+    found: dict[TopicPartition, Committed | Refused | None] | UpstreamError | None = None
 
 
 class Commits:
@@ -119,13 +119,16 @@ class Commits:
                     pending.found = error
         if isinstance(pending.found, UpstreamError):
             raise pending.found
-        return pending.found[tp]
+        found = pending.found[tp]
+        if isinstance(found, Refused):
+            raise found
+        return found
 
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Committed | None]:
-        """The committed offsets of some partitions, in one request. None = never committed. Raises
-        UpstreamError.
+    ) -> dict[TopicPartition, Committed | Refused | None]:
+        """The committed offsets of some partitions, in one request. None = never committed;
+        Refused: Kafka's word on that partition alone. Raises UpstreamError.
         """
         by_topic: dict[tuple[str, bytes], dict[int, None]] = {}
         for tp in partitions:
@@ -144,12 +147,16 @@ class Commits:
 
     async def fetch_all(self, group: str) -> dict[tuple[str, int], Committed]:
         """Everything the group has committed, by (topic, partition). Raises UpstreamError."""
-        found = await self._fetch(group, None)
-        return {(topic, partition): offset for (topic, _, partition), offset in found.items()}
+        found: dict[tuple[str, int], Committed] = {}
+        for (topic, _, partition), committed in (await self._fetch(group, None)).items():
+            if isinstance(committed, Refused):
+                raise committed
+            found[topic, partition] = committed
+        return found
 
     async def _fetch(
         self, group: str, topics: list[Message] | None
-    ) -> dict[tuple[str, bytes, int], Committed]:
+    ) -> dict[tuple[str, bytes, int], Committed | Refused]:
         """Keys are topic name, topic id (the version leaves one of the two empty), partition."""
         body = {
             "GroupId": group,
@@ -288,21 +295,19 @@ def _fetch_error(response: Message) -> int:
     return next((int(code) for code in codes if code != 0), 0)
 
 
-def _committed(response: Message) -> dict[tuple[str, bytes, int], Committed]:
-    """Raises Refused."""
+def _committed(response: Message) -> dict[tuple[str, bytes, int], Committed | Refused]:
+    """Raises Refused for what concerns the whole group."""
     answer = response["Groups"][0] if response["Groups"] else response
     if answer["ErrorCode"] != 0:
         raise Refused(answer["ErrorCode"], "committed offsets")
-    found: dict[tuple[str, bytes, int], Committed] = {}
+    found: dict[tuple[str, bytes, int], Committed | Refused] = {}
     for topic in answer["Topics"]:
         for entry in topic["Partitions"]:
+            place = (topic["Name"], topic["TopicId"], entry["PartitionIndex"])
             if entry["ErrorCode"] != 0:
-                raise Refused(
-                    entry["ErrorCode"],
-                    f"committed offset of {topic['Name'] or topic['TopicId'].hex()}",
-                )
-            if entry["CommittedOffset"] >= 0:
-                place = (topic["Name"], topic["TopicId"], entry["PartitionIndex"])
+                what = f"committed offset of {topic['Name'] or topic['TopicId'].hex()}"
+                found[place] = Refused(entry["ErrorCode"], what)
+            elif entry["CommittedOffset"] >= 0:
                 found[place] = Committed(
                     entry["CommittedOffset"], entry["CommittedLeaderEpoch"], entry["Metadata"] or ""
                 )

@@ -139,42 +139,47 @@ class Committer:
     async def _commit_group(self, group: str, states: States) -> int:
         """Returns the first error; 0 = Kafka has all of them."""
         try:
-            states = await self._not_overtaken(group, states)
+            states, refused = await self._not_overtaken(group, states)
         except UpstreamError as error:
             for window, _ in states:
                 self._failed(window)
-            refused = error.error_code if isinstance(error, Refused) else None
-            return refused or ErrorCode.NETWORK_EXCEPTION
+            code = error.error_code if isinstance(error, Refused) else None
+            return code or ErrorCode.NETWORK_EXCEPTION
         commits = await self._encoded(states)
         # Another node may have committed those that were handed over meanwhile.
         there = [self._table.find(window.key) is window for window, _ in states]
         states = list(compress(states, there))
         if not states:
-            return 0
+            return refused
         errors = await self._commits.commit(group, list(compress(commits, there)))
         for (window, state), error_code in zip(states, errors, strict=True):
             if error_code == 0:
                 window.life.commit_taken(state, self._now_ms())
             else:
                 self._failed(window)
-        return next((error_code for error_code in errors if error_code != 0), 0)
+        return next((error_code for error_code in errors if error_code != 0), refused)
 
     def _failed(self, window: Window) -> None:
         window.life.commit_failed()
         self.look_at(window)  # also if nothing happens in it
 
-    async def _not_overtaken(self, group: str, states: States) -> States:
-        """The windows without those whose position was set elsewhere; these are loaded again.
-        Raises UpstreamError.
+    async def _not_overtaken(self, group: str, states: States) -> tuple[States, int]:
+        """The windows without those whose position was set elsewhere, which are loaded again, and
+        without those that Kafka says nothing of, with the first error of these. Raises
+        UpstreamError.
         """
         doubtful = [window.partition for window, _ in states if window.life.looks_first()]
         if not doubtful:
-            return states
+            return states, 0
         found = await self._commits.fetch_some(group, doubtful)
         own: States = []
+        refused = 0
         for window, state in states:
             committed = found.get(window.partition)
-            if committed is not None and overtakes(_origin_of(committed), state.origin):
+            if isinstance(committed, Refused):
+                refused = refused or committed.error_code
+                self._failed(window)
+            elif committed is not None and overtakes(_origin_of(committed), state.origin):
                 log.warning(
                     "position_set_elsewhere",
                     window=repr(window),
@@ -184,7 +189,7 @@ class Committer:
                 window.look_again()
             else:
                 own.append((window, state))
-        return own
+        return own, refused
 
     async def _encoded(self, states: States) -> list[Commit]:
         """The metadata of a full window takes a millisecond or two: others have their turn between

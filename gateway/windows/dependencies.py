@@ -20,6 +20,7 @@ from gateway.members.begun_topics import BegunTopics
 from gateway.members.group_settings import GroupSettings
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.errors import Refused
 from gateway.upstream.requests import Calls
 from gateway.windows.limits import LOAD_SLOW_S, LOADED_AT_ONCE
 from gateway.windows.ready_signals import ReadySignals
@@ -89,7 +90,7 @@ class CommittedOffsets(Protocol):
 
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Committed | None]:
+    ) -> dict[TopicPartition, Committed | Refused | None]:
         """The committed offsets of some partitions, in one request. Raises UpstreamError."""
         ...
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dispatcher.core.life.commands import Failure
 from dispatcher.store.base import StoreError
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream.errors import Refused
 from gateway.windows.store_availability import away
+
+TOPIC_GONE_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class WindowUnavailable(Exception):
@@ -21,3 +25,7 @@ def failure_of(error: Exception) -> Failure:
         return Failure(str(error))
     logged = isinstance(error, StoreError) and away(error)
     return Failure(str(error), f"{type(error).__name__}: {error}", logged)
+
+
+def tells_of_gone_topic(error: Exception) -> bool:
+    return isinstance(error, Refused) and error.error_code in TOPIC_GONE_ERRORS

@@ -8,13 +8,11 @@ from dispatcher.core.steps import Snapshot
 from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import Topic, Topology
 from gateway.core.share.sessions import ShareSession
-from gateway.core.wire.errors import ErrorCode
 from gateway.members.groups import Groups, TopicMembersChanged
+from gateway.windows.failures import TOPIC_GONE_ERRORS
 from gateway.windows.member_changes import MemberChanges
 from gateway.windows.table import WindowTable
 from gateway.windows.window import Window
-
-TOPIC_GONE_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class WindowNews:

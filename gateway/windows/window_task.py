@@ -13,7 +13,7 @@ from dispatcher.core.stored.cut import Cut
 from dispatcher.store.base import StoreError
 from gateway.upstream.errors import UpstreamError
 from gateway.windows.dependencies import Dependencies
-from gateway.windows.failures import failure_of
+from gateway.windows.failures import failure_of, tells_of_gone_topic
 from gateway.windows.loading import load
 from gateway.windows.window import Window
 
@@ -58,6 +58,9 @@ async def _load(window: Window, dependencies: Dependencies, cut: Cut | None) -> 
             )
         window.go_up(loaded)
     except (StoreError, UpstreamError) as error:
+        if tells_of_gone_topic(error):
+            # It was deleted since the last look. Another one of its name may have records.
+            dependencies.upstream.request_refresh()
         _not_loaded(window, error, failure_of(error))
     # A window that cannot be loaded for a bug costs the node this window, not the others.
     except Exception as bug:

@@ -35,7 +35,7 @@ from gateway.members.groups import Groups
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.cluster import EARLIEST
 from gateway.upstream.commits import Commit, Committed
-from gateway.upstream.errors import UpstreamError
+from gateway.upstream.errors import Refused, UpstreamError
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.ready_signals import ReadySignals
 from gateway.windows.record_flow import RecordFlow
@@ -206,16 +206,20 @@ class ScriptedCommits:
     errors: list[int] = field(default_factory=list)  # of the next commits
     requests: list[list[Commit]] = field(default_factory=list)
     failure: UpstreamError | None = None
+    refused: dict[int, Refused] = field(default_factory=dict)  # of asked offsets, by partition
 
     async def fetch(self, group: str, tp: TopicPartition) -> Committed | None:
         if self.failure is not None:
             raise self.failure
+        if tp.partition in self.refused:
+            raise self.refused[tp.partition]
         return self.committed.get((group, tp.partition))
 
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Committed | None]:
-        return {tp: await self.fetch(group, tp) for tp in partitions}
+    ) -> dict[TopicPartition, Committed | Refused | None]:
+        refused = self.refused
+        return {tp: refused.get(tp.partition) or await self.fetch(group, tp) for tp in partitions}
 
     async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
         self.requests.append(list(commits))

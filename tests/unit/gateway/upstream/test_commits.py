@@ -14,10 +14,11 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream.cluster import Upstream
 from gateway.upstream.commits import Commits, Committed
-from gateway.upstream.errors import Unreachable
+from gateway.upstream.errors import Refused, Unreachable
 from tests.rig.virtual_time import run, settle
 
 ANSWER_S = 0.1
+UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def place(partition: int, topic: str = "orders") -> TopicPartition:
@@ -32,6 +33,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.asked: list[tuple[str, list[tuple[str, list[int]]]]] = []
         self.away = False
+        self.unknown: set[str] = set()  # topics
 
     async def coordinator(self, group: str) -> int:  # noqa: ARG002
         return 1
@@ -63,7 +65,7 @@ class Coordinator:
                 "CommittedOffset": -1 if index % 2 else index,
                 "CommittedLeaderEpoch": -1,
                 "Metadata": "",
-                "ErrorCode": 0,
+                "ErrorCode": UNKNOWN if topic["Name"] in self.unknown else 0,
             }
             for index in topic["PartitionIndexes"]
         ]
@@ -126,6 +128,24 @@ def test_a_failure_is_everybodys_who_asked_and_nobodys_afterwards() -> None:
         assert len(coordinator.asked) == 2
         coordinator.away = False
         assert await commits.fetch("g", place(2)) == Committed(2, -1, "")
+
+    run(work())
+
+
+def test_what_kafka_refuses_of_one_topic_is_no_failure_of_the_others() -> None:
+    async def work() -> None:
+        coordinator = Coordinator()
+        coordinator.unknown = {"bills"}
+        commits = commits_of(coordinator)
+        places = [place(0), place(0, "bills"), place(2)]
+        asking = [asyncio.ensure_future(commits.fetch("g", each)) for each in places]
+        await asyncio.wait(asking)
+        refused = asking[1].exception()
+        assert isinstance(refused, Refused)
+        assert refused.error_code == UNKNOWN
+        assert [asking[at].result() for at in (0, 2)] == [Committed(at, -1, "") for at in (0, 2)]
+        found = await commits.fetch_some("g", places)
+        assert [type(found[each]) for each in places] == [Committed, Refused, Committed]
 
     run(work())
 

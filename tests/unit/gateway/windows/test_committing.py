@@ -61,14 +61,14 @@ class SlowCommits(ScriptedCommits):
 
     async def fetch_some(
         self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Committed | None]:
+    ) -> dict[TopicPartition, Committed | Refused | None]:
         if self.gate is not None:
             await self.gate.wait()
         return await ScriptedCommits.fetch_some(self, group, partitions)
 
 
-def committed(node: Node) -> Committed:
-    return node.commits.committed[GROUP, 0]
+def committed(node: Node, partition: int = 0) -> Committed:
+    return node.commits.committed[GROUP, partition]
 
 
 def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -> None:
@@ -97,6 +97,32 @@ def test_a_late_commit_is_not_written_over_a_position_that_was_set_meanwhile() -
         assert node.windows.committer.failing() == []
 
     story(tell, None, *KEYS)
+
+
+def test_what_kafka_refuses_of_one_partition_holds_up_no_other() -> None:
+    """Such as those of a topic on which the gateway has lost its rights."""
+    denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    async def work() -> None:
+        async with Node(GroupSection(auto_offset_reset="earliest"), topology=topology(2)) as node:
+            node.log.produce(b"a", b"b")
+            node.log.produce(b"c", b"d", partition=1)
+            node.beat()
+            await settle()
+            node.commits.refused[0] = Refused(denied, "committed offset of orders")
+            for partition in (0, 1):
+                await acquire(node.window(partition)).persisted
+                await node.window(partition).ask(accept(0))
+            await node.windows.committer.commit()
+            assert node.commits.committed.keys() == {(GROUP, 1)}
+            assert committed(node, 1).offset == 1
+            assert node.windows.committer.failing() == [GROUP]
+            del node.commits.refused[0]
+            await node.windows.committer.commit()
+            assert committed(node).offset == 1
+            assert node.windows.committer.failing() == []
+
+    run(work())
 
 
 def test_a_group_that_comes_back_is_not_said_to_fail_before_it_does() -> None:
@@ -179,7 +205,9 @@ def test_a_clock_that_is_ahead_does_not_hold_the_group_up(*, reliable: bool) -> 
 class CountingCommits(ScriptedCommits):
     looked = 0
 
-    async def fetch_some(self, group: str, partitions: object) -> dict[object, Committed | None]:  # type: ignore[override]
+    async def fetch_some(  # type: ignore[override]
+        self, group: str, partitions: object
+    ) -> dict[object, Committed | Refused | None]:
         self.looked += 1
         return await ScriptedCommits.fetch_some(self, group, partitions)  # type: ignore[arg-type, return-value]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rig.node_parts import GROUP, TOPIC, Node, topology
+from gateway.core.wire.errors import ErrorCode
+from gateway.upstream.errors import Refused
+from tests.rig.node_parts import GROUP, TOPIC, Node, ScriptedCommits, topology
 from tests.rig.virtual_time import run, settle, until
 
 
@@ -60,5 +62,29 @@ def test_windows_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> No
             node.windows.table.drop(node.window(0).key)
             if bound == "WINDOWS_MAX":
                 assert node.windows.table.wanted(GROUP, TOPIC, 2, 1)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("code", "asks"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_ID, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_a_window_of_a_topic_that_is_gone_has_the_topology_looked_at(
+    code: ErrorCode, *, asks: bool
+) -> None:
+    """It was deleted since the last look; the topic that has its name now may have records."""
+
+    async def work() -> None:
+        commits = ScriptedCommits(refused={0: Refused(int(code), "committed offset")})
+        async with Node(topology=topology(1), commits=commits) as node:
+            node.beat()
+            await settle()
+            assert node.window().dispatcher is None
+            assert (node.refreshes_requested > 0) is asks
 
     run(work())
