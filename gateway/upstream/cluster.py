@@ -9,6 +9,7 @@ its own upstream connection (gateway/listen/server.py).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self
 
@@ -169,12 +170,30 @@ class Upstream:
         return self.topology
 
     def watch(self, topics: Iterable[str]) -> None:
-        """From the next refresh on these topics are part of the view, up to WATCHED_TOPICS_MAX."""
-        room = WATCHED_TOPICS_MAX - len(self._watched)
+        """From the next refresh on these topics are part of the view, up to WATCHED_TOPICS_MAX.
+        Names that no topic had when they were last looked at make room for them.
+        """
         new = [topic for topic in dict.fromkeys(topics) if topic not in self._watched]
+        self.unwatch(self._without_topic(len(new) + len(self._watched) - WATCHED_TOPICS_MAX))
+        room = WATCHED_TOPICS_MAX - len(self._watched)
         if len(new) > room:
-            log.warning("too_many_topics_watched", watched=len(self._watched), refused=len(new))
+            log.warning(
+                "too_many_topics_watched", watched=len(self._watched), refused=len(new) - room
+            )
         self._watched.update(dict.fromkeys(new[:room]))
+
+    def _without_topic(self, names_max: int) -> list[str]:
+        """So many watched names that no topic had, the newest: who names thousands of them, by
+        mistake or on purpose, takes the room from himself.
+        """
+        known = self.topology.topics
+        missing = (
+            name
+            for name in reversed(self._watched)
+            if (topic := known.get(name)) is not None
+            and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return list(itertools.islice(missing, max(0, names_max)))
 
     @property
     def watched(self) -> Collection[str]:

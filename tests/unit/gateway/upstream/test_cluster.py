@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.forwarding.own_answers import own_answer
 from gateway.core.repartition.hiding import ShownTopic
+from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
 from gateway.upstream import cluster
 from gateway.upstream.cluster import Upstream
@@ -87,6 +88,22 @@ def test_only_so_many_topics_are_watched(monkeypatch: pytest.MonkeyPatch) -> Non
     client.unwatch(["a"])
     client.watch(["d"])
     assert list(client.watched) == ["b", "c", "d"]
+
+
+def test_names_that_no_topic_has_do_not_keep_topics_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that names a hundred thousand of them would be the last on its node."""
+    monkeypatch.setattr(cluster, "WATCHED_TOPICS_MAX", 4)
+    client, _ = upstream(monkeypatch)
+
+    async def work() -> None:
+        await client.refresh(["a", "no-b", "no-c", "no-d"])
+        assert client.topology.topics["no-b"].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert "e" in (await client.refresh(["e", "f"])).topics
+        assert list(client.watched) == ["a", "no-b", "e", "f"]
+        client.watch(["g", "h", "i"])
+        assert list(client.watched) == ["a", "e", "f", "g"], "topics stay"
+
+    asyncio.run(work())
 
 
 def test_what_is_told_again_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
