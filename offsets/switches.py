@@ -21,6 +21,7 @@ from offsets.state_topic import StateTopic
 # Keys of the topic: spark/links/status.py.
 _LINK, _TOPIC, _SWITCH = "link", "topic", "switch"
 _LEFT, _STOPPED = "left", "stopped"  # states of topics
+_ORDER = {"target", "generation", "rewind"}  # what a record of a switch has
 
 
 class Switches:
@@ -42,11 +43,20 @@ class Switches:
         self._ends: dict[SwitchReport, Mapping[Partition, int]] = {}  # of logs when it was heard of
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
-        found = json.loads(value) if value else None
-        if key is not None and isinstance(found, dict):
-            self._status[key.decode(errors="replace")] = found
-        elif key is not None:
-            self._status.pop(key.decode(errors="replace"), None)
+        """A record that nobody can read changes nothing, as for the links."""
+        if key is None:
+            return
+        name = key.decode(errors="replace")
+        try:
+            found = json.loads(value) if value else None
+        except (ValueError, RecursionError):
+            return
+        if found is None:
+            self._status.pop(name, None)
+        elif isinstance(found, dict) and (
+            not name.startswith(f"{_SWITCH}/") or found.keys() >= _ORDER
+        ):
+            self._status[name] = found
 
     def look(self) -> None:
         """Raises ClusterAway, NotReadable."""

@@ -204,3 +204,12 @@ def test_a_topic_that_a_link_has_not_begun(
     tell(switches, "topic/A-level-1/new", copied(40))
     switches.look()
     assert state_topic.state.switches[TOLD.place, "A"].stopped == frozenset()
+
+
+@pytest.mark.parametrize("value", [b"no JSON", b"[" * 9_999, b"[]", b'{"target": "C"}'])
+def test_an_order_that_nobody_can_read_changes_nothing(value: bytes) -> None:
+    """The service ended, and at each start again. Links leave such a record out."""
+    switches, state_topic = switches_of("B", **{"switch/B-level-2": ORDER})
+    switches._take(b"switch/B-level-2", value)
+    switches.look()
+    assert [switch.generation for switch in state_topic.state.switches.values()] == [1]
