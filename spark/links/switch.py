@@ -54,15 +54,15 @@ class Standing:
 def choose_target(
     config: ClustersConfig, distributor: Distributor, source: KafkaSide, report: LinkReport
 ) -> Link:
-    """The link with the target it is to have now: the operator's choice, else the present one, else
-    the first that answers. Raises KafkaException if none does.
+    """The link with the target it is to have now: the operator's choice, else the present one, also
+    under another name, else the first that answers. Raises KafkaException if none does.
     """
     wanted = report.switch()
     if wanted is not None:
         target = distributor.switched(ClusterName(wanted["target"])).targets[0]
         link = Link(distributor, target)
         generation = int(wanted["generation"])
-        if report.target is not None and report.target != target:
+        if report.target not in (None, target) and _is_in(config, report.target):
             leave(config, Link(distributor, report.target), source, report, generation)
         stand = standing(config, link, source, report)
         if stand.unasked:
@@ -82,11 +82,49 @@ def choose_target(
     if report.target in distributor.allowed:
         assert report.target is not None
         return Link(distributor, report.target)
+    written = {name: topic.target_id for name, topic in report.topics().items() if topic.target_id}
+    if report.target is not None and written:
+        link = _under_another_name(config, distributor, report.target, written)
+        report.targeted(link.target)
+        return link
     for target in distributor.targets:
         if KafkaSide(config.cluster(target)).answers():
             report.targeted(target)
             return Link(distributor, target)
     raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "no target answers"))
+
+
+def _under_another_name(
+    config: ClustersConfig,
+    distributor: Distributor,
+    before: ClusterName,
+    written: Mapping[str, str],
+) -> Link:
+    """The link to the cluster that was called `before`, a name that the file does not have there
+    any more. That cluster has the very topics that the link wrote to; any other one lacks what was
+    copied since, or has it by another way. `written`: the ids of the target's topics, by name on
+    the source. Raises KafkaException if no cluster that answers has one of them.
+    """
+    for target in distributor.allowed:
+        link, side = Link(distributor, target), KafkaSide(config.cluster(target))
+        if not side.answers():
+            continue
+        names = {topic: topic_on_target(config, link, topic) for topic in written}
+        there = side.visible(sorted({name for name in names.values() if name is not None}))
+        ids = {topic: there[name][0] for topic, name in names.items() if name in there}
+        if any(ids[topic] == written[topic] for topic in ids):
+            log.info("target_renamed", link=link.name, before=before, now=target)
+            return link
+    told = (
+        f"the file has no cluster {before} that the link may copy to, as it did last. If it has"
+        " another name there, it does not answer, or lacks the topics; else say with"
+        " `keyway distribute switch` where the link goes on"
+    )
+    raise KafkaException(KafkaError(KafkaError._STATE, told))
+
+
+def _is_in(config: ClustersConfig, name: ClusterName | None) -> bool:
+    return any(cluster.name == name for cluster in config.clusters)
 
 
 def standing(config: ClustersConfig, link: Link, source: KafkaSide, report: LinkReport) -> Standing:
@@ -138,6 +176,9 @@ def _committed(
     """
     if report.target is None:
         return {}
+    if not _is_in(config, report.target):
+        gone = f"the file has no cluster {report.target}"
+        raise KafkaException(KafkaError(KafkaError._STATE, gone))
     old = KafkaSide(config.cluster(report.target))
     if not old.answers():
         away = f"{report.target} does not answer"

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import KafkaError, KafkaException
 
 from gateway.embedded.kafka import KafkaCluster
+from keyway.clusters.config import ClustersConfig, load
 from spark.links import switch, switching
+from spark.links.link import Link
 from spark.links.status import Json
 from spark.links.switch import choose_target
 from spark.links.switching import ask_for_switch, switch_text
@@ -224,3 +227,59 @@ def test_what_is_only_shown_changes_nothing(link: LinkByHand) -> None:
     assert status not in link.source.topic_names()
     ask_for_switch(link.config, A, LEVEL, C, rewind=False, execute=True)
     assert status in link.source.topic_names()
+
+
+def other_file(link: LinkByHand, *, name: str | None) -> ClustersConfig:
+    """The clusters' file with another name for `c`, or without it."""
+    body = yaml.safe_load(link.path.read_text())
+    body["clusters"] = [
+        {**one, "name": name if one["name"] == C else one["name"]}
+        for one in body["clusters"]
+        if name is not None or one["name"] != C
+    ]
+    body["tree"]["children"][1] = {"level": 1, "children": ["b", name]} if name else "b"
+    changed = link.path.with_name("changed.yaml")
+    changed.write_text(yaml.safe_dump(body))
+    return load(changed)
+
+
+def chosen_by(config: ClustersConfig, link: LinkByHand) -> Link:
+    distributor = config.checked_tree().distributor(A, LEVEL)
+    return choose_target(config, distributor, link.source, link.report())
+
+
+def gone_on_at_c(link: LinkByHand) -> tuple[str, int]:
+    """The link was switched from `b` to `c`, and has copied on. The place of its topic at `b`."""
+    copied_to_b(link, "flights")
+    link.create("flights", C)
+    ask(link)
+    choose_target(link.config, link.distributor, link.source, link.report())
+    link.stands({"flights": 5}, C)
+    return link.name(B, "flights"), 0
+
+
+def test_a_target_that_has_another_name_in_the_file_is_found(link: LinkByHand) -> None:
+    """The link went to the first target of the file, to where it had left it, and all that it had
+    copied since arrived a second time.
+    """
+    gone_on_at_c(link)
+    assert chosen_by(other_file(link, name="new"), link).target == "new"
+    assert link.report().target == "new"
+
+
+def test_a_target_that_the_file_does_not_have_any_more_is_left_by_a_switch(
+    link: LinkByHand,
+) -> None:
+    at_b = gone_on_at_c(link)
+    config = other_file(link, name=None)
+    with pytest.raises(
+        KafkaException, match=r"the file has no cluster c.*keyway distribute switch"
+    ):
+        chosen_by(config, link)
+    assert link.report().target == C
+    shown = ask_for_switch(config, A, LEVEL, B, rewind=False, execute=True)
+    assert (shown["from"], shown["problem"]) == (C, "")
+    assert "the file has no cluster c" in shown["positions_as_reported"]
+    chosen = chosen_by(config, link)
+    assert chosen.target == B
+    assert link.side(B).positions(chosen.group, [at_b])[at_b].offset == 5
