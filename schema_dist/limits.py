@@ -25,6 +25,7 @@ LOOK_S = 20.0  # from one question by name for an absent version to the next
 CREATED_S_MAX = 10.0  # until all brokers know a topic that was created
 CREATED_POLL_S = 0.1
 READ_BATCH = 1_000  # records of a log taken at once; a few MB
+LEFT_ALONE = 10_000  # versions of a log; these the garbage collector passes by from then on
 READ_TURN_S = 0.1  # librdkafka waits as long for a batch to fill: the delay at a log's end
 SHOWN_MAX = 200  # refusals in a status record, of 2 KB at most: it must fit Kafka's 1 MB
 PROBE_SUBJECT = "_keyway-probe"  # internal by its name, so it is never distributed

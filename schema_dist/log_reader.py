@@ -26,6 +26,7 @@ from schema_dist.limits import (
     ANSWER_S_MAX,
     CREATED_POLL_S,
     CREATED_S_MAX,
+    LEFT_ALONE,
     READ_BATCH,
     READ_TURN_S,
     RECORD_BYTES_MAX,
@@ -83,17 +84,19 @@ class LogReader:
 
     async def read(self) -> Contents:
         """The contents up to the log's present end. Raises AwayError, LogError."""
-        asked, anew = None, self._position is None
+        asked, anew, left_alone = None, self._position is None, 0
         while True:
             # The thread only reads: users of the contents never see half of a batch meanwhile.
             end, records = await asyncio.to_thread(self._read, asked)
             for offset, key, value in records:
                 self.contents.apply(decode(key, value), offset)
-            if self._position is not None and self._position >= end:
-                if anew and len(self.contents) > READ_BATCH:
-                    # They stay, and have no cycles. Each full collection would go through all of
-                    # them, and hold the event loop for seconds.
-                    gc.freeze()
+            at_end = self._position is not None and self._position >= end
+            if anew and len(self.contents) - left_alone > (READ_BATCH if at_end else LEFT_ALONE):
+                # They stay, and have no cycles. Each full collection would go through all of them,
+                # and hold the event loop for seconds.
+                gc.freeze()
+                left_alone = len(self.contents)
+            if at_end:
                 return self.contents
             asked = end
 
