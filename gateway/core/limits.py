@@ -70,6 +70,7 @@ LONG_POLL_MS = 500  # Kafka's own default; a restart of ours waits for no longer
 BUSY_POLL_MS = 100  # of all partitions where something happens, in one fetch
 SHORT_POLL_MS = 20  # of those that came while others were out; then all go on in one fetch
 LAST_POLL_MS = 5  # on the last lane: the longest that a partition waits when others have taken all
+REST_MS = 4  # from a poll that brought records to the next, while no fetch waits for more
 JOIN_MS = 4  # polls that end within so long of each other go on as one; brokers are 2 ms late
 RETRY_BASE_MS = 100  # after an error of a partition or a broker: doubles ...
 RETRY_MAX_MS = 2_000  # ... to here

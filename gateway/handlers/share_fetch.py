@@ -51,7 +51,7 @@ from gateway.handlers.limits import (
     SHARE_FETCH_WAIT_MS_MAX,
     TURN_PARTITIONS,
 )
-from gateway.handlers.share_plan import SharePlan, plan_of, ready_at, records_elsewhere
+from gateway.handlers.share_plan import SharePlan, hasten, plan_of, ready_at, records_elsewhere
 from gateway.handlers.share_requests import (
     AckAnswer,
     Acknowledgements,
@@ -337,6 +337,7 @@ class _ShareFetch:
                 if not self.no_room and records_elsewhere(services, session):
                     session.of_member.sent_on()
                     return
+                hasten(self.pairs)
                 began = loop.time()
                 try:
                     async with asyncio.timeout(

@@ -76,6 +76,12 @@ def ready_at(
     return ready if ready and (window.section.reliable or services.owners.certain()) else 0
 
 
+def hasten(pairs: list[tuple[PartitionKey, Window]]) -> None:
+    """A fetch waits for records of these windows."""
+    for _, window in pairs:
+        window.awaited()
+
+
 def records_elsewhere(services: ShareServices, session: ShareSession) -> bool:
     """Whether the member asks one virtual broker after the other, and another of its sessions has
     records for it. A session without a plan has none until its next fetch, and one that waits for

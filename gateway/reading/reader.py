@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition, Topology
-from gateway.core.limits import RETRY_BASE_MS
+from gateway.core.limits import REST_MS, RETRY_BASE_MS
 from gateway.core.reading.cache import Source, epoch_max_of
 from gateway.core.reading.fetch_messages import (
     brings_nothing,
@@ -75,6 +75,7 @@ class _Wish:
     place: FetchPosition
     offsets_max: int
     epoch_max: int
+    awaited: bool
 
 
 class Reader:
@@ -99,20 +100,36 @@ class Reader:
     # --------------------------------------------------------------------------------------- wishes
 
     def read_on(
-        self, source: Source, position: int, offsets_max: int, sink: Sink, epoch: int = -1
+        self,
+        source: Source,
+        position: int,
+        offsets_max: int,
+        sink: Sink,
+        epoch: int = -1,
+        *,
+        awaited: bool = True,
     ) -> None:
         """Reads one result that is not empty for `sink`, from `position` on, at most
-        `offsets_max` offsets. `epoch`: as in FetchPosition. The result comes later, never at once.
+        `offsets_max` offsets. `epoch`: as in FetchPosition. The result comes later, never at once;
+        some milliseconds later than it could if nobody awaits it (`hasten`).
 
         A second wish of the sink for this partition replaces the first.
         """
         assert offsets_max > 0
         place = FetchPosition(source, position, epoch)
         self._withdraw(source, sink)
-        self._wishes[source, sink] = _Wish(place, offsets_max, epoch_max_of(epoch))
+        self._wishes[source, sink] = _Wish(place, offsets_max, epoch_max_of(epoch), awaited)
         self._sinks_at.setdefault(place, {})[sink] = None
         self._floors.setdefault(source, {}).setdefault(sink, position)
         self._serve_soon(source, sink)
+
+    def hasten(self, source: Source, sink: Sink) -> None:
+        """From now on somebody awaits the result of the sink's wish."""
+        wish = self._wishes.get((source, sink))
+        if wish is not None and not wish.awaited:
+            wish.awaited = True
+            self._schedule.hasten(wish.place)
+            self._wake(source.tp)
 
     def stop(self, source: Source, sink: Sink) -> None:
         """The sink hears nothing more of this partition."""
@@ -187,7 +204,7 @@ class Reader:
         bounds = self.records.bounds_of(source)
         if columns is None or columns.epoch > wish.epoch_max:
             at_end = wish.place.position == bounds.end
-            self._schedule.want(wish.place, at_end=at_end)
+            self._schedule.want(wish.place, at_end=at_end, awaited=wish.awaited)
             self._wake(source.tp)
             return
         self._withdraw(source, sink)
@@ -232,6 +249,8 @@ class Reader:
             for place in fetch.places:
                 self._failed(place, code, str(error))
             return
+        if fetch.max_wait_ms and not all(map(brings_nothing, answers.values())):
+            self._rest()
         for at, place in enumerate(shortest_first(fetch.places, answers), 1):
             answer = answers[place.source.tp]
             if brings_nothing(answer):
@@ -242,6 +261,14 @@ class Reader:
             else:
                 await self._fetched(place, answer)
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
+
+    def _rest(self) -> None:
+        self._schedule.rest(monotonic_ms())
+        asyncio.get_running_loop().call_later(REST_MS / 1000 + 0.001, self._rested)
+
+    def _rested(self) -> None:
+        for event in self._work.values():
+            event.set()
 
     async def _asked_for_more(self) -> None:
         """Windows that got records ask for more within a few turns of the event loop. Waiting for

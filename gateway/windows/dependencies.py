@@ -38,10 +38,14 @@ class LogReader(Protocol):
         offsets_max: int,
         sink: Callable[[ReadResult], None],
         epoch: int,
+        *,
+        awaited: bool,
     ) -> None:
         """Reads one result for `sink`, later. Replaces the sink's earlier wish. `epoch`: of the
-        record before `position`.
+        record before `position`. `awaited`: at once.
         """
+
+    def hasten(self, source: Source, sink: Callable[[ReadResult], None]) -> None: ...
 
     def stop(self, source: Source, sink: Callable[[ReadResult], None]) -> None: ...
 

@@ -59,6 +59,10 @@ class ReadySignals:
         """The members whose fetches from this virtual broker are not answered yet."""
         return frozenset(self._fetching.get((group, broker), ()))
 
+    def awaited(self, group: str, broker: int) -> bool:
+        """Whether a fetch from this virtual broker is not answered yet."""
+        return (group, broker) in self._fetching
+
     def wake_at(self, brokers: Collection[int]) -> int:
         """Fetches from these virtual brokers look again: they have other owners. Returns how many
         there are.

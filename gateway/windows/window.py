@@ -252,8 +252,7 @@ class Window:
                 ready = [str(one) for one in members]
                 self._dependencies.ready.wake(self.key.group, ready)
             case ReadOn(position=position, offsets_max=ahead):
-                reader, epoch = self._dependencies.reader, self._epoch
-                reader.read_on(self.source, position, ahead, self.on_read, epoch)
+                self._read_on(position, ahead)
             case ForgetBelow(offset=offset):
                 self._forget_below(offset)
             case WriteDeadLetters():
@@ -262,6 +261,16 @@ class Window:
                 self.post(event)
             case _:
                 assert_never(effect)
+
+    def _read_on(self, position: int, offsets_max: int) -> None:
+        reader, ready = self._dependencies.reader, self._dependencies.ready
+        awaited = ready.awaited(self.key.group, self.leader)
+        sink, epoch = self.on_read, self._epoch
+        reader.read_on(self.source, position, offsets_max, sink, epoch, awaited=awaited)
+
+    def awaited(self) -> None:
+        """A fetch waits for its records."""
+        self._dependencies.reader.hasten(self.source, self.on_read)
 
     @property
     def epoch_max(self) -> int:

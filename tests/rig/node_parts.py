@@ -80,6 +80,8 @@ class ScriptedLog:
         self.leaders: dict[int, list[int]] = {}
         self.starts: dict[int, int] = {}
         self.wishes: dict[tuple[int, Sink], tuple[int, int, int]] = {}  # (partition, sink)
+        self.rests = False  # what nobody awaits is not read before it is hastened
+        self._resting: set[tuple[int, Sink]] = set()
         self.forgotten: dict[tuple[int, Sink], int] = {}  # below which a sink needs nothing
         self.gone: set[int] = set()  # offsets that cannot be read again
         self.failure: UpstreamError | None = None
@@ -119,6 +121,8 @@ class ScriptedLog:
     def serve(self) -> None:
         """Meets every wish that can be met, from the event loop as the reader does."""
         for (partition, sink), (position, offsets_max, epoch) in list(self.wishes.items()):
+            if self.rests and (partition, sink) in self._resting:
+                continue
             end = min(self.end(partition), position + offsets_max)
             if (parted := self._parted(partition, position, epoch)) is not None:
                 del self.wishes[partition, sink]
@@ -147,11 +151,24 @@ class ScriptedLog:
                 sink(ReadResult(position, position, [], [], start, log_end, error))
 
     def read_on(
-        self, source: Source, position: int, offsets_max: int, sink: Sink, epoch: int
+        self,
+        source: Source,
+        position: int,
+        offsets_max: int,
+        sink: Sink,
+        epoch: int,
+        *,
+        awaited: bool,
     ) -> None:
         assert offsets_max > 0
         assert source.isolation in (0, 1)
-        self.wishes[source.tp.partition, sink] = (position, offsets_max, epoch)
+        wish = (source.tp.partition, sink)
+        self.wishes[wish] = (position, offsets_max, epoch)
+        (self._resting.discard if awaited else self._resting.add)(wish)
+        asyncio.get_running_loop().call_soon(self.serve)
+
+    def hasten(self, source: Source, sink: Sink) -> None:
+        self._resting.discard((source.tp.partition, sink))
         asyncio.get_running_loop().call_soon(self.serve)
 
     def stop(self, source: Source, sink: Sink) -> None:

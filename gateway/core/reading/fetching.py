@@ -6,6 +6,9 @@ place is *quiet* when nothing has come for QUIET_MS. The first lane polls the qu
 together and long: partitions without writers cost nothing. The other lanes poll the rest, all in
 one fetch. A place that comes while that fetch is out polls on another lane, but not for long: the
 polls of these lanes are made to end at the same time, and go on as one.
+
+A poll that has brought records is followed by a short rest, unless somebody waits for more: a
+producer of many small batches would otherwise have a fetch for each of them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from gateway.core.limits import (
     LAST_POLL_MS,
     LONG_POLL_MS,
     QUIET_MS,
+    REST_MS,
     RETRY_BASE_MS,
     RETRY_MAX_MS,
     SHORT_POLL_MS,
@@ -109,15 +113,31 @@ class FetchSchedule:
         self._idle: dict[FetchPosition, _Want] = {}  # wants not being fetched, oldest first
         # By broker: lanes that fetch, and the time at which their polls end, ms; or NO_POLL.
         self._out: dict[int, dict[int, int]] = {}
+        self._rests_until_ms = 0
         self._turn = 0
 
-    def want(self, place: FetchPosition, *, at_end: bool) -> None:
+    def want(self, place: FetchPosition, *, at_end: bool, awaited: bool = True) -> None:
+        """`awaited`: somebody waits for its records, so it does not rest."""
         known = self._wants.get(place)
         if known is None:
             self._turn += 1
             known = self._wants[place] = _Want(place, at_end, self._turn)
             self._idle[place] = known
+            if at_end and not awaited:
+                known.ready_at_ms = self._rests_until_ms
+        elif awaited:
+            self.hasten(place)
         known.dropped = False
+
+    def rest(self, now_ms: int) -> None:
+        """A poll has brought records: what is wanted at the log's end rests."""
+        self._rests_until_ms = now_ms + REST_MS
+
+    def hasten(self, place: FetchPosition) -> None:
+        """Somebody waits for its records: it rests no more."""
+        want = self._wants.get(place)
+        if want is not None and want.failures == 0:
+            want.ready_at_ms = 0
 
     def drop(self, place: FetchPosition) -> None:
         """Nobody wants records from this place any more. A fetch that is under way for it goes

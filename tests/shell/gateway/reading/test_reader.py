@@ -299,6 +299,57 @@ def test_records_that_meet_a_bug_do_not_end_the_node(monkeypatch: pytest.MonkeyP
     run(work, Log())
 
 
+def one_more(offset: int) -> Message:
+    """The answer to a poll at the end of the log, where a record has come."""
+    data = build([Record(offset, 0, b"k", b"")], base_offset=offset)
+    ends = {"HighWatermark": offset + 1, "LastStableOffset": offset + 1}
+    return {**whole(), **ends, "Records": data}
+
+
+async def polled_once(reader: Reader, log: Log, found: list[ReadResult]) -> None:
+    """What the log has is read, and a record that came then; nobody waits for the next one."""
+    log.fetches += [whole(), one_more(END), one_more(END + 1)]
+    reader.read_on(COMMITTED, 0, END, found.append, awaited=False)
+    await until(lambda: len(found) == 1)
+    reader.read_on(COMMITTED, END, END, found.append, awaited=False)
+    await until(lambda: len(found) == 2)
+    reader.read_on(COMMITTED, found[-1].end, END, found.append, awaited=False)
+
+
+def test_a_reader_rests_between_polls_that_bring_records() -> None:
+    """A producer of many small batches had a fetch for each of them, and its broker as many."""
+
+    async def work(reader: Reader) -> None:
+        found: list[ReadResult] = []
+        async with at_work(reader):
+            await polled_once(reader, log, found)
+            await until(lambda: len(found) == 3)
+        assert [read.end for read in found] == [END, END + 1, END + 2]
+
+    log = Log()
+    run(work, log)
+
+
+def test_a_reader_does_not_rest_while_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.core.reading.fetching.REST_MS", 600_000)
+
+    async def work(reader: Reader) -> None:
+        found: list[ReadResult] = []
+        sink = found.append
+        async with at_work(reader):
+            await polled_once(reader, log, found)
+            others: list[ReadResult] = []
+            log.fetches.insert(0, whole())
+            reader.read_on(Source(TP, 0), 0, END, others.append)
+            await until(lambda: len(others) == 1)
+            assert (len(found), log.asked) == (2, 3), "it rests"
+            reader.hasten(COMMITTED, sink)
+            await until(lambda: len(found) == 3)
+
+    log = Log()
+    run(work, log)
+
+
 def test_what_nobody_shows_is_not_taken_for_gone() -> None:
     async def work(reader: Reader) -> None:
         with pytest.raises(UpstreamError):

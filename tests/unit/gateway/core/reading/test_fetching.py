@@ -12,6 +12,7 @@ from gateway.core.limits import (
     LAST_POLL_MS,
     LONG_POLL_MS,
     QUIET_MS,
+    REST_MS,
     RETRY_BASE_MS,
     RETRY_MAX_MS,
     SHORT_POLL_MS,
@@ -103,6 +104,37 @@ def test_busy_places_are_polled_in_one_fetch_and_so_is_the_one_that_was_read() -
     back(schedule, BUSY, place(0), place(2), place(3))
     together = (place(1, 1), place(0), place(2), place(3))
     assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, together)
+
+
+def test_after_a_poll_with_records_places_at_the_end_rest_unless_they_are_awaited() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    schedule.rest(NOW_MS)
+    for partition in range(2):
+        schedule.want(place(partition, 9), at_end=True, awaited=False)
+    schedule.want(place(2), at_end=False, awaited=False)
+    schedule.want(place(3, 9), at_end=True)
+    assert next_fetch(schedule, OTHER) == Fetch(1, 0, (place(2),)), "it is behind"
+    assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(3, 9),)), "it is awaited"
+    assert next_fetch(schedule, LAST) is None
+    schedule.hasten(place(0, 9))
+    assert next_fetch(schedule, LAST) == Fetch(1, LAST_POLL_MS, (place(0, 9),))
+    back(schedule, LAST, place(0, 9))
+    back(schedule, BUSY, place(3, 9))
+    rested = next_fetch(schedule, BUSY, NOW_MS + REST_MS)
+    assert rested is not None
+    assert place(1, 9) in rested.places
+
+
+def test_somebody_who_waits_does_not_shorten_the_pause_after_a_failure() -> None:
+    schedule = FetchSchedule(FETCH_LANES)
+    schedule.want(place(0, 9), at_end=True, awaited=False)
+    assert next_fetch(schedule, BUSY) is not None
+    schedule.lane_free(1, BUSY)
+    pause_ms = schedule.failed(place(0, 9), NOW_MS)
+    schedule.hasten(place(0, 9))
+    schedule.want(place(0, 9), at_end=True)
+    assert next_fetch(schedule, BUSY) is None
+    assert next_fetch(schedule, BUSY, NOW_MS + pause_ms) is not None
 
 
 def test_a_place_that_comes_later_is_polled_at_once_and_joins_the_others_soon() -> None:
