@@ -126,16 +126,19 @@ def _put_in_front(ready: vec[i64], first: i64, fresh: vec[i64], count: i64) -> i
 
 def _merged(ready: vec[i64], first: i64, fresh: vec[i64]) -> vec[i64]:
     """The ascending offsets of `ready` from `first` on, and those of `fresh`. What lies between two
-    of these is copied as a whole.
+    of these is copied as a whole, and so are those behind all of `ready`: most have just been read.
     """
     merged = vec[i64](capacity=len(ready) - first + len(fresh))
-    for offset in fresh:
-        place = place_of(ready, first, offset)
+    at: i64 = 0
+    while at < len(fresh) and first < len(ready):
+        place = place_of(ready, first, fresh[at])
         if place > first:
             merged = extend(merged, ready[first:place])
             first = place
-        merged = append(merged, offset)
-    return extend(merged, ready[first:])
+        merged = append(merged, fresh[at])
+        at += 1
+    merged = extend(merged, ready[first:])
+    return extend(merged, fresh[at:])
 
 
 class LeaseHolder:
