@@ -32,7 +32,7 @@ MEMBERS = (Member(M1),)
 NOW_MS = 1_000
 UNRELIABLE = Policy(reliable=False)
 SESSION_LOST = SessionLost(M1, S1, NOW_MS)
-T1, T2, T3 = Ticket(1), Ticket(2), Ticket(3)
+T1, T2, T3, T4 = Ticket(1), Ticket(2), Ticket(3), Ticket(4)
 
 
 def acquire(records_max: int = 100) -> Acquire:

@@ -297,7 +297,8 @@ class WindowLife:
             self._perform(step, ticket, commands)
         else:
             self._pending.append(Entry(step, ticket))
-            commands.append(PERSIST)
+            if self._writing is None:  # else `persisted` says whether there is more to write
+                commands.append(PERSIST)
         return Handled(step, commands, stirred=self._stirred)
 
     def _stir(self) -> None:
@@ -403,8 +404,13 @@ class WindowLife:
         if batch.capture is not None:
             self._commits.offer(batch.capture)
         commands: list[Command] = []
-        for entry in batch.entries:
+        # The steps behind that change nothing have waited for this batch alone.
+        done = 0
+        while done < len(self._pending) and not self._pending[done].step.changes:
+            done += 1
+        for entry in batch.entries + self._pending[:done]:
             self._perform(entry.step, entry.ticket, commands)
+        del self._pending[:done]
         self._forget_settled(commands)
         if self._pending or self._commits.wanted:
             commands.append(PERSIST)

@@ -309,6 +309,7 @@ class Process:
         listen = cast(Any, SimpleNamespace(server=self.server, authoriser=Authoriser(self.now_ms)))
         reader = SimpleNamespace(
             read_on=self.log.read_on,
+            hasten=self.log.hasten,
             stop=self.log.stop,
             forget_below=self.log.forget_below,
             records=self.log,

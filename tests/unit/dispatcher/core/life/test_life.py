@@ -53,6 +53,7 @@ from tests.rig.life_playbook import (
     T1,
     T2,
     T3,
+    T4,
     LifePlay,
     acknowledge,
     acquire,
@@ -201,11 +202,25 @@ def test_an_event_without_changes_waits_for_those_before_it() -> None:
     assert play.ask(acquire(1), T1) == [Persist()]
     assert play.ask(acknowledge(9), T2) == [Persist()], "its turn comes with the next batch"
     batch = play.take()
-    assert play.ask(acknowledge(9), T3) == [Persist()], "also behind one that is on its way"
+    assert play.ask(acknowledge(9), T3) == [], "also behind one that is on its way"
+    commands = play.does(play.life.persisted(batch))
+    assert tickets(commands) == [(Answer, T1), (Answer, T2), (Answer, T3)]
+    assert not play.life.busy, "the store is asked for nothing more"
+
+
+def test_an_event_without_changes_waits_for_changes_that_came_while_a_batch_was_on_its_way() -> (
+    None
+):
+    play = LifePlay().up()
+    play.ask(acquire(1), T1)
+    batch = play.take()
+    assert play.ask(acknowledge(9), T2) == []
+    assert play.ask(acquire(1), T3) == []
+    assert play.ask(acknowledge(9), T4) == []
     commands = play.does(play.life.persisted(batch))
     assert tickets(commands) == [(Answer, T1), (Answer, T2)]
     assert commands[-1] == Persist(), "there is more"
-    assert tickets(play.write()) == [(Answer, T3)]
+    assert tickets(play.write()) == [(Answer, T3), (Answer, T4)]
 
 
 def test_one_batch_is_on_its_way_at_a_time() -> None:
