@@ -214,10 +214,6 @@ class Reader:
     def _leader(self, tp: TopicPartition) -> int | None:
         return leader_of(self._upstream.topology, tp)
 
-    def _leader_epoch(self, tp: TopicPartition) -> int:
-        info = shown_of(self._upstream.topology, tp)
-        return -1 if info is None else info.leader_epoch
-
     def _wake(self, tp: TopicPartition) -> None:
         broker = self._leader(tp)
         event = self._unplaced_event if broker is None else self._work.get(broker)
@@ -264,11 +260,8 @@ class Reader:
 
     def _rest(self) -> None:
         self._schedule.rest(monotonic_ms())
-        asyncio.get_running_loop().call_later(REST_MS / 1000 + 0.001, self._rested)
-
-    def _rested(self) -> None:
-        for event in self._work.values():
-            event.set()
+        for work in self._work.values():
+            asyncio.get_running_loop().call_later(REST_MS / 1000 + 0.001, work.set)
 
     async def _asked_for_more(self) -> None:
         """Windows that got records ask for more within a few turns of the event loop. Waiting for
@@ -328,7 +321,9 @@ class Reader:
         self.records.bounds[place.source] = LogBounds(log_start, log_end)
         within = log_start <= place.position <= log_end
         # A broker that does not know of its successor yet answers for a log that is too short.
-        former = place.position > log_end and place.epoch > self._leader_epoch(tp)
+        shown = shown_of(self._upstream.topology, tp)
+        leader_epoch = -1 if shown is None else shown.leader_epoch
+        former = place.position > log_end and place.epoch > leader_epoch
         waited_ms = self._schedule.failing_ms(place, monotonic_ms())
         if (within or former) and (place.epoch < 0 or waited_ms < LEADER_LAGS_MS_MAX):
             self._failed(place, ErrorCode.OFFSET_NOT_AVAILABLE, "the leader lags behind")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dispatcher.core.life.life import Batch
+from dispatcher.core.life.batches import Batch
 from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, Write
 from gateway.windows.dependencies import Dependencies
 from gateway.windows.failures import failure_of

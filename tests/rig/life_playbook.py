@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dispatcher.core.life.batches import Batch
 from dispatcher.core.life.commands import (
     NO_TICKET,
     Answer,
@@ -12,7 +13,7 @@ from dispatcher.core.life.commands import (
     Tell,
     Ticket,
 )
-from dispatcher.core.life.life import Batch, WindowLife
+from dispatcher.core.life.life import WindowLife
 from dispatcher.core.model import (
     Acknowledge,
     AckType,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from dispatcher.core.dispatcher import Core
 from dispatcher.core.epochs import last_epoch
 from dispatcher.core.hold import Hold, HoldMoved
+from dispatcher.core.life.batches import Batch
 from dispatcher.core.life.commands import (
     Answer,
     Command,
@@ -28,7 +29,7 @@ from dispatcher.core.life.commands import (
     TroubleBegan,
     TroubleOver,
 )
-from dispatcher.core.life.life import Batch, WindowLife
+from dispatcher.core.life.life import WindowLife
 from dispatcher.core.life.states import LifeState
 from dispatcher.core.model import (
     DeadLettered,

@@ -25,6 +25,7 @@ from dispatcher.core.dispatcher import Core, core_of
 from dispatcher.core.epochs import epoch_at, last_epoch, parted
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.hold import Hold, HoldMoved
+from dispatcher.core.life.batches import Batch, Entry
 from dispatcher.core.life.commands import (
     NO_TICKET,
     PERSIST,
@@ -60,7 +61,6 @@ from dispatcher.core.model import (
 )
 from dispatcher.core.steps import (
     AckResult,
-    Change,
     Delivered,
     ReadOn,
     Snapshot,
@@ -68,26 +68,6 @@ from dispatcher.core.steps import (
     settles,
 )
 from dispatcher.core.stored.cut import Cut
-
-
-class Entry:
-    """One step that waits to be persisted."""
-
-    def __init__(self, step: Step, ticket: Ticket) -> None:
-        self.step = step
-        self.ticket = ticket
-
-
-class Batch:
-    """The steps of one write. `persisted` or `not_persisted` must follow before the next."""
-
-    def __init__(self, fence: int, entries: list[Entry], capture: Capture | None) -> None:
-        self.fence = fence
-        self.entries = entries
-        self.capture = capture
-        self.changes: list[Change] = []
-        for entry in entries:
-            self.changes.extend(entry.step.changes)
 
 
 class Handled:

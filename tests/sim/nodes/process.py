@@ -29,7 +29,8 @@ from gateway.routing.owners import CannotJoin, SharedOwners
 from gateway.routing.shared_table import NodeTaken, RoutingUnavailable
 from gateway.upstream.cluster import EARLIEST
 from gateway.windows.table import WindowTable
-from tests.rig.node_parts import ScriptedDeadLetters, ScriptedLog
+from tests.rig.node_parts import ScriptedDeadLetters
+from tests.rig.scripted_log import ScriptedLog
 from tests.rig.share_client import HANDLERS, ScriptedConnection
 from tests.sim.nodes.redis import Link, StoreLink
 from tests.sim.nodes.timeline import Loop
