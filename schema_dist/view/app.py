@@ -135,9 +135,12 @@ class Asked:
         if error.status != 404 or self.behind.primary is None:
             raise error
         passed = await self.pass_on(body)
-        if passed.status == 404:
-            raise error
-        return passed
+        if passed.status != 404:
+            return passed
+        some_lack_it = self.template.endswith("/schema")  # a route that not all registries have
+        if not passed.is_of_a_registry and not some_lack_it:
+            raise ViewError(503, 50003, "a 404 that is not the primary's registry's") from error
+        raise error
 
     async def pass_on(self, body: Json = None) -> Passed:
         """The primary's answer to this request. Raises ViewError."""

@@ -190,6 +190,24 @@ def test_only_a_success_of_the_primary_is_a_yes(status: int, body: bytes) -> Non
     assert rig.ask("GET", "/subjects")[0] == 200, "a yes is kept"
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"error_code": 40403}', 404, 40403),
+        (b'{"error_code": 404}', 503, 50003),
+        (b"", 503, 50003),
+        (b"[]", 503, 50003),
+    ],
+)
+def test_a_proxy_s_404_is_no_word_about_a_schema(body: bytes, status: int, code: int) -> None:
+    """Clients took a schema that had not arrived here yet for one that does not exist."""
+    rig = Rig(Unwell(App(), 404, body))
+    for asked in ("/schemas/ids/7", "/subjects/orders-value/versions/2"):
+        found, answer, _ = rig.ask("GET", asked)
+        absent = code if asked.startswith("/schemas") or status != 404 else 40402
+        assert (found, answer["error_code"]) == (status, absent)
+
+
 INT, STRING = {"schema": '"int"'}, {"schema": '"string"'}
 
 
