@@ -174,6 +174,7 @@ async def look_for_missing_topics(news: WindowNews, request_refresh: Callable[[]
     while True:
         await asyncio.sleep(MISSING_TOPIC_MS / 1000)
         if news.waits_for_topics():
+            news.watch_topics()
             request_refresh()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
 from dispatcher.core.model import Event, SessionClosed, SessionLost, SessionOpened
 from dispatcher.core.steps import Snapshot
@@ -60,6 +62,14 @@ class WindowNews:
             for group in self._groups.all()
             for name in group.topics()
         )
+
+    def watch_topics(self) -> None:
+        """All that members subscribe to: for some there was perhaps no room when they joined. In
+        no order: of more names than there is room for, each has its turn.
+        """
+        names = [*{name for group in self._groups.all() for name in group.topics()}]
+        random.shuffle(names)
+        self._table.dependencies.upstream.watch(names)
 
     def _tell_leader(self, window: Window, topic: Topic) -> None:
         """When the leader moves, members open sessions with the new leader's virtual broker. Their

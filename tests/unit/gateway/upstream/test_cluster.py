@@ -106,6 +106,25 @@ def test_names_that_no_topic_has_do_not_keep_topics_out(monkeypatch: pytest.Monk
     asyncio.run(work())
 
 
+def test_a_topic_behind_many_names_that_none_has_gets_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a restart, when all names are there at once."""
+    monkeypatch.setattr(cluster, "WATCHED_TOPICS_MAX", 3)
+    client, _ = upstream(monkeypatch)
+    names = ["no-a", "no-b", "no-c", "no-d", "no-e", "orders"]
+
+    async def work() -> None:
+        assert "orders" not in (await client.refresh(names)).topics
+        client.watch(names)
+        assert "orders" in (await client.refresh()).topics
+        for _ in range(3):
+            client.watch(names)
+            assert "orders" in (await client.refresh()).topics
+
+    asyncio.run(work())
+
+
 def test_what_is_told_again_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 partitions hold the event loop for a tenth of a second and more."""
     client, leaders = upstream(monkeypatch)[0], {"a": 1, "b": 1}
