@@ -125,6 +125,7 @@ class _Planning:
     adopted: list[Entry] = field(default_factory=list)
     unconfirmed: list[SchemaVersion] = field(default_factory=list)
     withheld: set[SubjectVersion] = field(default_factory=set)  # stay as they are, for now
+    renamed: bool = False  # some of these came from a subject of another name
     in_sync: int = 0
     gone: set[SubjectVersion] = field(default_factory=set)  # removed by this plan
     going: frozenset[SubjectVersion] = frozenset()  # of these, those that the source lost
@@ -171,6 +172,7 @@ class _Planning:
                 )
                 self.refuse(found, Reason.UNPROVEN, detail)
                 self.withheld.add(found.place)
+                self.renamed = True
 
     def _soft_deleted(self) -> list[SchemaVersion]:
         """The target's live versions that the source shows as deleted."""
@@ -372,9 +374,7 @@ class _Planning:
     def _without_too_many(
         self, made: list[SetCompatibility | SetMode]
     ) -> list[SetCompatibility | SetMode]:
-        """Of settings that are taken back without a record, only few may go at once; and none where
-        a log lacks versions, too, without a record: it may be another one.
-        """
+        """Without a record few go at once, and none while versions are refused for lack of one."""
         settings = len(self.ledger.compatibility) + len(self.ledger.modes)
         few = max(self.removals.at_once_max // FEWER, int(settings * REMOVALS_SHARE_MAX))
         back: dict[SetCompatibility | SetMode, str] = {}
@@ -383,8 +383,8 @@ class _Planning:
             recorded = (kind, setting.subject) in self.wanted.unset
             if takes_back(setting, self.target) and not recorded:
                 back[setting] = "mode" if kind == "mode" else "compatibility level"
-        doubted = self.removals.recorded and len(self.withheld) > len(self.unconfirmed)
-        if len(back) <= few and not doubted:
+        refused = len(self.withheld) > len(self.unconfirmed)
+        if len(back) <= few and not (self.renamed or (self.removals.recorded and refused)):
             return made
         reason = Reason.REMOVALS if len(back) > few else Reason.UNPROVEN
         for setting, what in back.items():

@@ -53,3 +53,16 @@ def test_a_log_that_lacks_versions_takes_no_setting_back(*, recorded: bool) -> N
     assert taken == ([SetCompatibility("a-value", None)] if recorded else [])
     refused = {(refusal.subject, refusal.reason) for refusal in plan.refusals}
     assert ("", Reason.UNPROVEN) in refused
+
+
+def test_other_names_in_the_file_take_no_setting_back() -> None:
+    """The versions stayed, and their subject lost its level."""
+    mine, other = version("a", 5), version("b", 1)
+    source, target, ledger = holding(other), holding(mine), ours(mine)
+    source.recorded = False
+    ledger.sources[mine.place] = "acme-a-value"
+    target.compatibility = {"a-value": "FULL_TRANSITIVE"}
+    ledger.apply([SettingEntry("compatibility", "a-value", ours=True)])
+    plan = planned(source, target, ledger)
+    assert not [write for wave in plan.waves for write in wave if takes_back(write, target)]
+    assert [refusal.reason for refusal in plan.refusals] == [Reason.UNPROVEN] * 2
