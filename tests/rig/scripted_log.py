@@ -112,8 +112,10 @@ class ScriptedLog:
         asyncio.get_running_loop().call_soon(self.serve)
 
     def hasten(self, source: Source, sink: Sink) -> None:
-        self._resting.discard((source.tp.partition, sink))
-        asyncio.get_running_loop().call_soon(self.serve)
+        wish = (source.tp.partition, sink)
+        if wish in self._resting:
+            self._resting.discard(wish)
+            asyncio.get_running_loop().call_soon(self.serve)
 
     def stop(self, source: Source, sink: Sink) -> None:
         self.wishes.pop((source.tp.partition, sink), None)
