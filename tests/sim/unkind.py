@@ -79,8 +79,15 @@ class UnkindCalm:
         if core.holder >= 0 or (limited and (parked or self.slow is not None)):
             return  # said so; or nothing behind them may go to members that joined late
         keys = {window.log.records.get(offset) for offset in parked} - {None}
+        # A member works on them. Whether it comes to an end, the calm that follows shows.
+        held = {
+            offset
+            for lease in core.snapshot().leases
+            if lease.deadline_ms > self._world.now_ms
+            for offset in lease.offsets
+        }
         for offset in range(core.cursor, core.read_position):
-            if offset in window.log.records and offset not in checkers.settled | parked:
+            if offset in window.log.records and offset not in checkers.settled | parked | held:
                 key = window.log.records[offset]
                 if key not in keys and not self._may_be_slow(window, key, offset):
                     raise CheckFailure("Starved", f"{offset} of {key!r} in {core}: {core.stats()}")
