@@ -91,6 +91,8 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
         if offset >= first:
+            if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
+                continue  # `back_again`: log and store were both set back
             if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):
                 raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
