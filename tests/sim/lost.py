@@ -9,7 +9,7 @@ from dispatcher.core.stored.snapshot import known_end
 from keyway.commit_metadata.core.limits import OFFSET_MAX
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
-from tests.sim.upstream import Log
+from tests.sim.upstream import Log, end_in
 
 
 def diverged(log: Log, position: int, epoch: int) -> Cut | None:
@@ -24,7 +24,12 @@ def lost_from(log: Log, snapshot: Snapshot) -> int | None:
     """From where on the snapshot knows of records that the log has lost."""
     if not snapshot.epochs:
         return log.end if log.end < known_end(snapshot) else None
-    end, last = log.end_of(snapshot.epoch)
+    return _parts(log.epochs, log.end, snapshot)
+
+
+def _parts(epochs: list[tuple[int, int]], log_end: int, snapshot: Snapshot) -> int | None:
+    """From where on the snapshot, which names epochs, is not of the log that has these."""
+    end, last = end_in(epochs, log_end, snapshot.epoch)
     for epoch, start in snapshot.epochs:
         if epoch > last:
             end = min(end, start if start >= 0 else snapshot.cursor)
@@ -32,11 +37,17 @@ def lost_from(log: Log, snapshot: Snapshot) -> int | None:
 
 
 def know_lost(log: Log, found: Snapshot, cut: Cut | None) -> None:
-    """The window is loaded, from `found`."""
-    if (lost := lost_from(log, found)) is not None:
-        if log.lost_from is None and all(start >= 0 for _, start in found.epochs):
-            # What was found out is gone with the store, or set back.
-            log.known = (list(found.epochs), known_end(found))
+    """The window is loaded, from `found`. What was found out may be gone with the store, or set
+    back: then the window knows the log of before, also if there was a loss since.
+    """
+    lost = lost_from(log, found)
+    of_before = lost is not None and log.lost_from is None
+    if log.known is not None and found.epochs:
+        of_before = _parts(*log.known, found) is not None
+    if of_before:
+        complete = all(start >= 0 for _, start in found.epochs)
+        log.known = (list(found.epochs), known_end(found)) if complete else None
+    if lost is not None:
         log.lost(lost)
     if cut is not None:
         end, _ = parted(found.epochs, cut.end, cut.epoch, found.cursor)

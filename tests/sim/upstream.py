@@ -125,8 +125,7 @@ class Log:
         """As a broker knows it: the end of the log's records of no later epoch, and the last such
         epoch there is.
         """
-        end = min([first for later, first in self.epochs if later > epoch], default=self.end)
-        return end, max([one for one, _ in self.epochs if one <= epoch], default=epoch)
+        return end_in(self.epochs, self.end, epoch)
 
     def lost(self, offset: int) -> None:
         """The window knows of records from `offset` on that are not in the log."""
@@ -185,3 +184,8 @@ class Log:
 
 def epoch_in(epochs: list[tuple[int, int]], offset: int) -> int:
     return max([epoch for epoch, first in epochs if first <= offset], default=-1)
+
+
+def end_in(epochs: list[tuple[int, int]], log_end: int, epoch: int) -> tuple[int, int]:
+    end = min([first for later, first in epochs if later > epoch], default=log_end)
+    return end, max([one for one, _ in epochs if one <= epoch], default=epoch)

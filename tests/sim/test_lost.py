@@ -1,0 +1,50 @@
+"""What the outside knows of a log that has lost its tail, by its elections."""
+
+from __future__ import annotations
+
+from dispatcher.core.model import Policy
+from dispatcher.core.steps import Snapshot
+from tests.sim.checkers import Checkers
+from tests.sim.lost import cut_there, found_out, know_lost
+from tests.sim.upstream import Log
+
+FOUND_OUT = Snapshot(5, epochs=((1, 0),))
+OF_BEFORE = Snapshot(6, epochs=((0, 0),))
+
+
+def lost_twice() -> tuple[Log, Checkers]:
+    """All records of epoch 0, which the window has found out, and the last ones of epoch 1."""
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    checkers.cursor = FOUND_OUT.cursor
+    for end in (0, 7):
+        for _ in range(10):
+            log.append(b"key")
+        log.elect(end)
+        log.lost(end)
+        if end == 0:
+            assert found_out(log, checkers) == 0
+    return log, checkers
+
+
+def test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before() -> None:
+    log, checkers = lost_twice()
+    know_lost(log, OF_BEFORE, None)
+    assert log.lost_from == log.whole_to() == 0
+    assert cut_there(log, checkers, 0)
+
+
+def test_a_window_that_has_found_out_a_loss_keeps_the_records_behind_it() -> None:
+    log, checkers = lost_twice()
+    know_lost(log, FOUND_OUT, None)
+    assert log.lost_from == log.whole_to() == 7
+    assert cut_there(log, checkers, 7)
+    assert not any(cut_there(log, checkers, end) for end in (0, 4, 6))
+
+
+def test_a_window_that_comes_back_from_its_commit_knows_the_log_of_the_commit() -> None:
+    log, checkers = lost_twice()
+    know_lost(log, OF_BEFORE, None)
+    know_lost(log, FOUND_OUT, None)
+    assert log.whole_to() == FOUND_OUT.cursor
+    assert not cut_there(log, checkers, 0)
