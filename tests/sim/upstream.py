@@ -38,6 +38,8 @@ class Log:
         self.stored[offset] = key
         if self.lost_from is None:
             self._show(offset, key)
+        else:  # A window that does not know its epochs may never find out, and deliver it.
+            self.gone.add(offset)
         self.end += 1
         return offset
 
