@@ -102,6 +102,8 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
         if offset >= first:
+            if offset not in checkers.log.stored:
+                continue  # a hole, as compaction leaves it: nothing is lost by it
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
                 continue  # `back_again`: log and store were both set back
             if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 UNKIND = 0.5  # of the runs
 # Locks, graces and awaited members of before are over by then.
 UNKIND_MS = 100_000
+# A record that was read so long before the end has had its time; later ones may be at work.
+PATIENCE_MS = 20_000
 TRUNCATED_MS = 20_000  # from its beginning; where logs begin is looked at once a minute
 WORKS_MS_MAX = 20_000
 
@@ -33,6 +35,7 @@ class UnkindCalm:
         self._rng = Random(world.seed ^ 0x0CA1)
         self.comes = self._rng.random() < UNKIND
         self.slow: Consumer | None = None
+        self._read_before: dict[Window, int] = {}  # PATIENCE_MS before the end
 
     def works_ms(self, consumer: Consumer) -> int | None:
         """How long a slow consumer works on each of its records; None: it is not slow."""
@@ -42,6 +45,7 @@ class UnkindCalm:
 
     def begins(self) -> None:
         world, rng = self._world, self._rng
+        world.after(UNKIND_MS - PATIENCE_MS, self._note_reads)
         if rng.random() < 0.7:
             self.slow = rng.choice(world.consumers)
             world.note("Slow")
@@ -62,6 +66,11 @@ class UnkindCalm:
         if log.start < end <= log.end:
             log.truncate(self._rng.randint(log.start, end))
 
+    def _note_reads(self) -> None:
+        for window in self._world.gateway.windows:
+            if window.core is not None:
+                self._read_before[window] = window.core.read_position
+
     def ends(self) -> None:
         for window in self._world.gateway.windows:
             self._judge(window)
@@ -79,15 +88,8 @@ class UnkindCalm:
         if core.holder >= 0 or (limited and (parked or self.slow is not None)):
             return  # said so; or nothing behind them may go to members that joined late
         keys = {window.log.records.get(offset) for offset in parked} - {None}
-        # A member works on them. Whether it comes to an end, the calm that follows shows.
-        held = {
-            offset
-            for lease in core.snapshot().leases
-            if lease.deadline_ms > self._world.now_ms
-            for offset in lease.offsets
-        }
-        for offset in range(core.cursor, core.read_position):
-            if offset in window.log.records and offset not in checkers.settled | parked | held:
+        for offset in range(core.cursor, self._read_before.get(window, 0)):
+            if offset in window.log.records and offset not in checkers.settled | parked:
                 key = window.log.records[offset]
                 if key not in keys and not self._may_be_slow(window, key, offset):
                     raise CheckFailure("Starved", f"{offset} of {key!r} in {core}: {core.stats()}")
