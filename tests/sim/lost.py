@@ -36,13 +36,13 @@ def _parts(epochs: list[tuple[int, int]], log_end: int, snapshot: Snapshot) -> i
     return end if end < known_end(snapshot) else None
 
 
-def know_lost(log: Log, found: Snapshot, cut: Cut | None) -> None:
+def know_lost(log: Log, found: Snapshot, cut: Cut | None, *, regressed: bool) -> None:
     """The window is loaded, from `found`. What was found out may be gone with the store, or set
-    back: then the window knows the log of before, also if there was a loss since.
+    back (`regressed`): then the window knows the log of before, also if there was a loss since.
     """
     lost = lost_from(log, found)
     of_before = lost is not None and log.lost_from is None
-    if log.known is not None and found.epochs:
+    if regressed and log.known is not None and found.epochs:
         of_before = _parts(*log.known, found) is not None
     if of_before:
         complete = all(start >= 0 for _, start in found.epochs)

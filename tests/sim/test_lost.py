@@ -29,14 +29,14 @@ def lost_twice() -> tuple[Log, Checkers]:
 
 def test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before() -> None:
     log, checkers = lost_twice()
-    know_lost(log, OF_BEFORE, None)
+    know_lost(log, OF_BEFORE, None, regressed=True)
     assert log.lost_from == log.whole_to() == 0
     assert cut_there(log, checkers, 0)
 
 
 def test_a_window_that_has_found_out_a_loss_keeps_the_records_behind_it() -> None:
     log, checkers = lost_twice()
-    know_lost(log, FOUND_OUT, None)
+    know_lost(log, FOUND_OUT, None, regressed=True)
     assert log.lost_from == log.whole_to() == 7
     assert cut_there(log, checkers, 7)
     assert not any(cut_there(log, checkers, end) for end in (0, 4, 6))
@@ -44,7 +44,13 @@ def test_a_window_that_has_found_out_a_loss_keeps_the_records_behind_it() -> Non
 
 def test_a_window_that_comes_back_from_its_commit_knows_the_log_of_the_commit() -> None:
     log, checkers = lost_twice()
-    know_lost(log, OF_BEFORE, None)
-    know_lost(log, FOUND_OUT, None)
+    know_lost(log, OF_BEFORE, None, regressed=True)
+    know_lost(log, FOUND_OUT, None, regressed=True)
     assert log.whole_to() == FOUND_OUT.cursor
+    assert not cut_there(log, checkers, 0)
+
+
+def test_a_window_that_lost_nothing_of_its_store_is_not_believed_about_its_log() -> None:
+    log, checkers = lost_twice()
+    know_lost(log, OF_BEFORE, None, regressed=False)
     assert not cut_there(log, checkers, 0)

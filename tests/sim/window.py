@@ -429,7 +429,9 @@ class Window:
             self.perform(self.life.load_failed(Failure(str(error), str(error))))
             return
         self.fence = claimed.fence
-        know_lost(self.log, found if world.policy.reliable else committed, cut)
+        regressed = self.set_back or claimed.snapshot is None
+        told_by = found if world.policy.reliable else committed
+        know_lost(self.log, told_by, cut, regressed=regressed)
         judge_loaded(self, claimed, snapshot, committed, kept_to(found, cut))
         if not world.policy.reliable:
             snapshot = committed if cut is None else cut_at(committed, cut)
