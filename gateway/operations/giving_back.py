@@ -33,10 +33,7 @@ async def give_back(offsets: GroupOffsets, name: str) -> None:
         await _commit_stored(offsets, name)
         try:
             await offsets.forget_windows(name, lambda _: True)
-            group = offsets.groups.get(name)
-            if group is not None and not group.members:
-                offsets.groups.forget(name)
-                await offsets.saved_members.forget(name)
+            await offsets.forget_members(name)
         except TableUnavailable as error:
             raise StateUnavailable(f"Redis: {error}") from error
     log.info("group_given_back", group=name)

@@ -375,14 +375,17 @@ class GroupOffsets:
             await self.begun_topics.delete(name)
             await self.forget_windows(name, lambda _: True)
             await self.filters.remove(name)
-            group = self.groups.get(name)
-            # A group that somebody has joined meanwhile is a new group of that name.
-            if group is not None and not group.members:
-                self.groups.forget(name)
-                await self.saved_members.forget(name)
+            await self.forget_members(name)
         except TableUnavailable as error:
             raise StateUnavailable(f"Redis: {error}") from error
         log.info("group_deleted", group=name)
+
+    async def forget_members(self, name: str) -> None:
+        """Who joins meanwhile is a member of a new group of that name. Raises TableUnavailable."""
+        group = self.groups.get(name)
+        if group is not None and not group.members:
+            self.groups.forget(name)
+            await self.saved_members.forget(name)
 
     async def begin_anew(self, name: str, topics: Iterable[Topic]) -> None:
         """The group has no positions in them any more. Raises StateUnavailable."""
