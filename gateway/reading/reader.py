@@ -204,7 +204,8 @@ class Reader:
         bounds = self.records.bounds_of(source)
         if columns is None or columns.epoch > wish.epoch_max:
             at_end = wish.place.position == bounds.end
-            self._schedule.want(wish.place, at_end=at_end, awaited=wish.awaited)
+            rests_with = None if wish.awaited else self._leader(source.tp)
+            self._schedule.want(wish.place, at_end=at_end, rests_with=rests_with)
             self._wake(source.tp)
             return
         self._withdraw(source, sink)
@@ -246,7 +247,7 @@ class Reader:
                 self._failed(place, code, str(error))
             return
         if fetch.max_wait_ms and not all(map(brings_nothing, answers.values())):
-            self._rest()
+            self._rest(broker)
         for at, place in enumerate(shortest_first(fetch.places, answers), 1):
             answer = answers[place.source.tp]
             if brings_nothing(answer):
@@ -258,10 +259,9 @@ class Reader:
                 await self._fetched(place, answer)
             await asyncio.sleep(0)  # a full response takes long to scan: others go in between
 
-    def _rest(self) -> None:
-        self._schedule.rest(monotonic_ms())
-        for work in self._work.values():
-            asyncio.get_running_loop().call_later(REST_MS / 1000 + 0.001, work.set)
+    def _rest(self, broker: int) -> None:
+        self._schedule.rest(broker, monotonic_ms())
+        asyncio.get_running_loop().call_later(REST_MS / 1000 + 0.001, self._work[broker].set)
 
     async def _asked_for_more(self) -> None:
         """Windows that got records ask for more within a few turns of the event loop. Waiting for

@@ -113,25 +113,27 @@ class FetchSchedule:
         self._idle: dict[FetchPosition, _Want] = {}  # wants not being fetched, oldest first
         # By broker: lanes that fetch, and the time at which their polls end, ms; or NO_POLL.
         self._out: dict[int, dict[int, int]] = {}
-        self._rests_until_ms = 0
+        self._rests_until_ms: dict[int, int] = {}  # by broker
         self._turn = 0
 
-    def want(self, place: FetchPosition, *, at_end: bool, awaited: bool = True) -> None:
-        """`awaited`: somebody waits for its records, so it does not rest."""
+    def want(self, place: FetchPosition, *, at_end: bool, rests_with: int | None = None) -> None:
+        """`rests_with`: the broker that is to be polled after its rest; None: somebody waits for
+        the records, so the place does not rest.
+        """
         known = self._wants.get(place)
         if known is None:
             self._turn += 1
             known = self._wants[place] = _Want(place, at_end, self._turn)
             self._idle[place] = known
-            if at_end and not awaited:
-                known.ready_at_ms = self._rests_until_ms
-        elif awaited:
+            if at_end and rests_with is not None:
+                known.ready_at_ms = self._rests_until_ms.get(rests_with, 0)
+        elif rests_with is None:
             self.hasten(place)
         known.dropped = False
 
-    def rest(self, now_ms: int) -> None:
-        """A poll has brought records: what is wanted at the log's end rests."""
-        self._rests_until_ms = now_ms + REST_MS
+    def rest(self, broker: int, now_ms: int) -> None:
+        """A poll there has brought records: what is wanted at the ends of its logs rests."""
+        self._rests_until_ms[broker] = now_ms + REST_MS
 
     def hasten(self, place: FetchPosition) -> None:
         """Somebody waits for its records: it rests no more."""

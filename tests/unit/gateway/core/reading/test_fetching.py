@@ -108,10 +108,10 @@ def test_busy_places_are_polled_in_one_fetch_and_so_is_the_one_that_was_read() -
 
 def test_after_a_poll_with_records_places_at_the_end_rest_unless_they_are_awaited() -> None:
     schedule = FetchSchedule(FETCH_LANES)
-    schedule.rest(NOW_MS)
+    schedule.rest(1, NOW_MS)
     for partition in range(2):
-        schedule.want(place(partition, 9), at_end=True, awaited=False)
-    schedule.want(place(2), at_end=False, awaited=False)
+        schedule.want(place(partition, 9), at_end=True, rests_with=1)
+    schedule.want(place(2), at_end=False, rests_with=1)
     schedule.want(place(3, 9), at_end=True)
     assert next_fetch(schedule, OTHER) == Fetch(1, 0, (place(2),)), "it is behind"
     assert next_fetch(schedule, BUSY) == Fetch(1, BUSY_POLL_MS, (place(3, 9),)), "it is awaited"
@@ -127,7 +127,7 @@ def test_after_a_poll_with_records_places_at_the_end_rest_unless_they_are_awaite
 
 def test_somebody_who_waits_does_not_shorten_the_pause_after_a_failure() -> None:
     schedule = FetchSchedule(FETCH_LANES)
-    schedule.want(place(0, 9), at_end=True, awaited=False)
+    schedule.want(place(0, 9), at_end=True, rests_with=1)
     assert next_fetch(schedule, BUSY) is not None
     schedule.lane_free(1, BUSY)
     pause_ms = schedule.failed(place(0, 9), NOW_MS)
