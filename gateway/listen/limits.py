@@ -41,6 +41,7 @@ CLOSE_FLUSH_S = 5.0  # received bytes may still go out after the other side has 
 DISCARDED_BYTES_MAX = 1024 * 1024
 ABORT_S = 1.0  # for the event loop to see that aborted connections are gone
 LISTEN_BACKLOG_CONNECTIONS = 512
+LEAVERS_PER_TURN = 32  # clients whose sockets are closed in one turn of the event loop: some 2 ms
 # Of answers, in the system's buffer of one client: beyond it the client does not take them. Without
 # it the system takes up to 4 MB (tcp_wmem) for a client that reads slowly: a thousand of them on
 # the node's machine used up the memory of all its TCP sockets. A broker has 100 KB for each.

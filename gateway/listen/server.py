@@ -43,6 +43,7 @@ from gateway.listen.client_tasks import ClientTasks
 from gateway.listen.connection import ClientConnection
 from gateway.listen.counters import Counters, Refused
 from gateway.listen.handshakes import Handshake, Handshakes
+from gateway.listen.leaving import Leaving
 from gateway.listen.limits import (
     ABORT_S,
     CONNECT_TIMEOUT_S,
@@ -99,6 +100,7 @@ class Server:
         self.connections: dict[ConnectionId, ClientConnection] = {}
         self._now_ms = now_ms or _monotonic_ms
         self.bounds = Bounds(self._find, self._now_ms)
+        self._leaving = Leaving()
         self._brokers: dict[int, Broker] = dict(topology.brokers)
         self._topics: Mapping[str, Topic] = topology.topics
         self._on_disconnect: list[Callable[[ConnectionId], None]] = []
@@ -402,7 +404,7 @@ class Server:
         connection = ClientConnection(
             ConnectionId(next(self._ids)), broker_id, self, listener=listener, tls=tls
         )
-        return ClientSide(connection, self.bounds.unsent)
+        return ClientSide(connection, self.bounds.unsent, self._leaving)
 
     def _find(self, connection_id: int) -> ClientConnection | None:
         return self.connections.get(ConnectionId(connection_id))

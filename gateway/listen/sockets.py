@@ -6,6 +6,7 @@ import asyncio
 from typing import Protocol, cast
 
 from gateway.listen.connection_facts import ConnectionFacts
+from gateway.listen.leaving import Leaving
 from gateway.listen.socket_pair import SocketPair
 from gateway.listen.unsent import Unsent
 
@@ -32,8 +33,9 @@ class HasUpstream(Protocol):
 class ClientSide(asyncio.BufferedProtocol):
     """The socket a client connected to. It is read as far as there is room."""
 
-    def __init__(self, connection: HasClient, unsent: Unsent) -> None:
+    def __init__(self, connection: HasClient, unsent: Unsent, leaving: Leaving) -> None:
         self._connection = connection
+        self._leaving = leaving
         self._unsent = unsent
         self._whole = unsent.whole
         # What OpenSSL has of a client is there at once, and uvloop drops what is not read when the
@@ -52,8 +54,14 @@ class ClientSide(asyncio.BufferedProtocol):
     def received(self, data: bytes) -> None:
         self._connection.from_client(data)
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool:
+        """True: it is closed here. A layer of TLS closes by itself."""
         self._connection.client_ended()
+        client = self._connection.sockets.client
+        if self._secure or client is None:
+            return False
+        self._leaving.close(client)
+        return True
 
     def pause_writing(self) -> None:
         self._connection.sockets.client_took_some(takes=False)
