@@ -127,6 +127,10 @@ async def fetched(
     )
     if response["ErrorCode"] != 0:
         raise Refused(response["ErrorCode"], f"fetch from broker {broker}")
+    if not response["Responses"] and response["ThrottleTimeMs"] > 0:
+        # Kafka leaves all partitions out of the answer, and reads no request until then.
+        what = f"broker {broker} holds up the gateway's reads for {response['ThrottleTimeMs']} ms"
+        raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, what)
     answers = answers_by_partition(fetch, response)
     if sum(len(answer["Records"] or b"") for answer in answers.values()) > LONG_STEP_BYTES:
         await asyncio.sleep(0)  # between decoding and scanning

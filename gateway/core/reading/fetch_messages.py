@@ -23,7 +23,7 @@ Records = bytes | Stretch  # of one partition's answer
 
 _LAST_DELTA = 23  # of a batch: where its last offset delta (4 bytes) stands
 _LENGTH_END = 12  # of a batch: base offset (8 bytes), length of the rest (4)
-_NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_NO_ANSWER: Message = {"ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Records": None}
 
 
 def fetch_request(fetch: Fetch) -> Message:

@@ -22,6 +22,7 @@ from gateway.core.wire.records import read_records, scan
 from gateway.embedded.kafka import KafkaCluster
 from gateway.upstream.cluster import EARLIEST, LATEST, READ_UNCOMMITTED
 from gateway.upstream.settings import UpstreamSettings
+from tests.rig.clients.kafka_tools import CONFIGS, KafkaTools
 from tests.rig.kafka import create_topic, end_transaction, produce, read_partition
 from tests.rig.patience import patient_s
 from tests.rig.upstream_side import DEADLINE_S, Collector, blocking, committed, run, running
@@ -369,5 +370,29 @@ def test_a_deleted_topic_is_reported_and_a_new_one_of_its_name_is_another(
             await again.reached(2)
             assert again.tp.topic_id != tp.topic_id
             assert await side.upstream.list_offset(again.tp, EARLIEST) == 0
+
+    run(read())
+
+
+def test_a_quota_of_kafka_slows_the_reader_down(
+    kafka: KafkaCluster,
+    topic: MakeTopic,
+    fresh_name: Callable[[str], str],
+    kafka_tools: KafkaTools,
+) -> None:
+    """Kafka answers what is beyond it without any partition, which ended the node."""
+    name, client = topic(), fresh_name("quota")
+    entity = ("--alter", "--entity-type", "clients", "--entity-name", client)
+    limit = ("--add-config", "consumer_byte_rate=200000")
+    kafka_tools.run(CONFIGS, kafka.bootstrap_servers, *entity, *limit)
+    sent = [(b"k", bytes(10_000))] * 270
+    produce(kafka.bootstrap_servers, name, sent, config={"batch.size": "20000"})
+    slowed = UpstreamSettings(kafka.bootstrap_servers, client_id=client)
+
+    async def read() -> None:
+        async with running(slowed) as side:
+            collector = Collector(side.reader, await side.partition(name)).start()
+            await collector.reached(270)
+            assert collector.offsets == list(range(270))
 
     run(read())
