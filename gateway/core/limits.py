@@ -90,6 +90,10 @@ LIMIT_RULES_MAX = 100  # of clients; each connection is matched with all of them
 LIMIT_ACCOUNTS_MAX = 10_000
 FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with 256 bytes each
 
+# Share sessions whose close is remembered for windows that are being loaded: some 1 MB. One of more
+# counts as lost there.
+CLOSED_SESSIONS_MAX = 10_000
+
 GROUP_LINE_MS = 10_000  # from one log line of a group and kind of event to the next
 # Pairs of group and kind with a line of their own in that time: 100 lines a second at most.
 GROUP_LINES_MAX = 1_000

@@ -216,8 +216,6 @@ class Acknowledgements:
 
     async def answers(self) -> dict[PartitionKey, AckAnswer]:
         """An answer for every partition that was acknowledged."""
-        if not self._asked:
-            return self._answers
         session = self.session
         deadline = 0.0  # one for all that are asked again
         session.acknowledging += 1
@@ -235,7 +233,9 @@ class Acknowledgements:
                     session.in_doubt.discard(key)
         finally:
             session.acknowledging -= 1
-            if session.of_member.may_send_on():
+            if session.closed and not session.acknowledging:
+                self.services.news.session_over(session)
+            if self._asked and session.of_member.may_send_on():
                 # Its fetch at another broker has waited for this: now the client may fetch here.
                 self.services.ready.wake(session.group, [session.member_id])
         return self._answers

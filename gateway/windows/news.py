@@ -123,7 +123,13 @@ class WindowNews:
         self._tell(session, SessionLost(session.member_id, session.session_id, self._now_ms()))
 
     def session_closed(self, session: ShareSession) -> None:
+        """Its last acknowledgements are in the windows that are up."""
         self._tell(session, SessionClosed(session.member_id, session.session_id, self._now_ms()))
+
+    def session_over(self, session: ShareSession) -> None:
+        """It was closed, and its last acknowledgements no longer wait for a window either."""
+        self._groups.sessions.remember_closed(session)
+        self.session_closed(session)
 
     def _tell(self, session: ShareSession, event: Event) -> None:
         # All windows of the group: a partition may have left the session and still have leases.
@@ -134,7 +140,9 @@ class WindowNews:
     def catch_up(self, window: Window, snapshot: Snapshot) -> None:
         """Tells a window that was just loaded of sessions that ended meanwhile and of open ones."""
         self._member_changes.knows(window)
-        for event in missed_ends(snapshot.leases, self._groups.sessions.ended, self._now_ms()):
+        sessions = self._groups.sessions
+        ends = missed_ends(snapshot.leases, sessions.ended, sessions.closed, self._now_ms())
+        for event in ends:
             window.post(event)
         self._tell_sessions(window)
 

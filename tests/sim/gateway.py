@@ -47,6 +47,7 @@ class Gateway:
         self.waits_ms = Random(world.seed).choice((0, 0, 3_000, 60_000))
         self.sessions: dict[SessionId, MemberId] = {}  # open ones
         self.ended: set[SessionId] = set()  # of those that this node opened
+        self.closed: set[SessionId] = set()  # of those, the ones that were not lost
         self.topics = 0
         self.idle = self._idle_windows()
         self.kafka_away = False
@@ -141,13 +142,15 @@ class Gateway:
 
     def close_session(self, member_id: MemberId, session_id: SessionId) -> None:
         self._end(session_id)
+        self.closed.add(session_id)
         self.post(SessionClosed(member_id, session_id, self.world.now_ms))
 
     def missed(self, snapshot: Snapshot) -> list[Event]:
         """For a window that was just loaded. There is one broker, which leads all partitions."""
         now_ms = self.world.now_ms
         sessions = [(member, session, BROKER) for session, member in self.sessions.items()]
-        ended = missed_ends(snapshot.leases, self.ended.__contains__, now_ms)
+        was_closed = self.closed.__contains__
+        ended = missed_ends(snapshot.leases, self.ended.__contains__, was_closed, now_ms)
         return ended + open_sessions(sessions, BROKER, now_ms)
 
     def _end(self, session_id: SessionId) -> None:
@@ -189,6 +192,7 @@ class Gateway:
         self.world.reshape()
         self.sessions.clear()
         self.ended.clear()
+        self.closed.clear()
         self.idle = self._idle_windows()
         for window in self.windows:
             window.crash(when, opens=bool(self.members))

@@ -6,21 +6,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dispatcher.core.model import Event, MemberId, SessionId, SessionLost, SessionOpened
+from dispatcher.core.model import (
+    Event,
+    MemberId,
+    SessionClosed,
+    SessionId,
+    SessionLost,
+    SessionOpened,
+)
 from dispatcher.core.steps import LeaseState
 
 
 def missed_ends(
-    leases: Iterable[LeaseState], ended: Callable[[SessionId], bool], now_ms: int
+    leases: Iterable[LeaseState],
+    ended: Callable[[SessionId], bool],
+    closed: Callable[[SessionId], bool],
+    now_ms: int,
 ) -> list[Event]:
     """For each lease whose session has ended. Sessions from before a restart of the node do not
-    count as ended: their members may still be on their way back.
+    count as ended: their members may still be on their way back. `closed`: of those that ended,
+    whether they were closed, with nothing on its way any more.
     """
-    return [
-        SessionLost(lease.member_id, lease.session_id, now_ms)
-        for lease in leases
-        if ended(lease.session_id)
-    ]
+    events: list[Event] = []
+    for lease in leases:
+        if closed(lease.session_id):
+            events.append(SessionClosed(lease.member_id, lease.session_id, now_ms))
+        elif ended(lease.session_id):
+            events.append(SessionLost(lease.member_id, lease.session_id, now_ms))
+    return events
 
 
 def open_sessions(

@@ -11,11 +11,12 @@ for records one after the other, and wait at each; Java and franz-go usually ask
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dispatcher.core.model import MemberId, SessionId
+from gateway.core.limits import CLOSED_SESSIONS_MAX
 from gateway.core.share.errors import (
     InvalidRequest,
     InvalidSessionEpoch,
@@ -83,6 +84,7 @@ class ShareSession:
         self.connection = connection
         self.next_epoch = 1
         self.acknowledging = 0  # requests whose acknowledgements are not answered yet
+        self.closed = False  # by the client
         # Whose last acknowledgements may be in the store, though the client is to ask again.
         self.in_doubt: set[PartitionKey] = set()
         self.partitions: dict[PartitionKey, None] = {}  # in the order they came
@@ -122,12 +124,14 @@ class ShareSessions:
     boot: str
     broker_max: int
     connection_max: int
+    closed_max: int = CLOSED_SESSIONS_MAX  # that are remembered
     _by_key: dict[SessionKey, ShareSession] = field(default_factory=dict)
     _by_id: dict[SessionId, ShareSession] = field(default_factory=dict)
     _by_group: dict[str, dict[SessionKey, ShareSession]] = field(default_factory=dict)
     _by_member: dict[tuple[str, str], MemberSessions] = field(default_factory=dict)
     _by_connection: dict[int, dict[SessionKey, ShareSession]] = field(default_factory=dict)
     _at_broker: Counter[int] = field(default_factory=Counter)
+    _closed: OrderedDict[SessionId, None] = field(default_factory=OrderedDict)  # the last ones
     _opened: int = 0
 
     def __len__(self) -> int:
@@ -186,10 +190,19 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey) -> ShareSession:
-        """Epoch -1. The caller applies the acknowledgements, then gives back the session's rest."""
+        """Epoch -1. The caller applies the acknowledgements and gives back the session's rest, then
+        comes `remember_closed`.
+        """
         session = self._found(key)
         self._remove(session)
+        session.closed = True
         return session
+
+    def remember_closed(self, session: ShareSession) -> None:
+        """No acknowledgement of it is on its way any more."""
+        self._closed[session.session_id] = None
+        if len(self._closed) > self.closed_max:
+            self._closed.popitem(last=False)
 
     def find(self, key: SessionKey) -> ShareSession | None:
         """The open one."""
@@ -221,6 +234,10 @@ class ShareSessions:
     def ended(self, session_id: SessionId) -> bool:
         """Whether the session was opened in this run of the node and is open no more."""
         return session_id.startswith(f"{self.boot}-") and session_id not in self._by_id
+
+    def closed(self, session_id: SessionId) -> bool:
+        """Whether the session was closed not long ago, and nothing more comes of it."""
+        return session_id in self._closed
 
     def connection_lost(self, connection: int) -> list[ShareSession]:
         """The sessions that were opened on it; they end."""

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from dispatcher.store.base import StoreError
+from gateway.config.groups import GroupSection
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.saved_members import SavedGroup
@@ -13,13 +15,15 @@ from tests.rig.node_parts import Node
 from tests.rig.share_client import (
     ACCEPT,
     Client,
+    ScriptedConnection,
     joined,
     offsets,
     row_error,
     story,
 )
-from tests.rig.virtual_time import now_ms, settle
+from tests.rig.virtual_time import now_ms, settle, until
 
+ONE_DELIVERY = GroupSection(auto_offset_reset="earliest", deliveries_max=1)
 GATES = ["group", "topics", "records", "store"]
 
 
@@ -35,6 +39,39 @@ def test_closing_gives_back_what_was_not_acknowledged() -> None:
         assert offsets(await client.fetch()) == [1, 2]
 
     story(tell)
+
+
+@pytest.mark.parametrize("by_fetch", [False, True])
+def test_so_it_does_if_the_window_is_being_loaded(by_fetch: bool) -> None:
+    """Without a grace, and without an end to the budget of deliveries."""
+
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        window = node.window()
+        window.fail(StoreError("away"))
+        await (client.fetch(epoch=-1) if by_fetch else client.acknowledge({}, epoch=-1))
+        client.hang_up()
+        assert window.dispatcher is None
+        await until(lambda: window.dispatcher is not None)
+        other = await joined(node, member="m2")
+        assert offsets(await other.fetch()) == [0, 1, 2]
+
+    story(tell, ONE_DELIVERY)
+
+
+def test_a_close_does_not_overtake_an_acknowledgement_that_waits_for_the_window() -> None:
+    async def tell(node: Node, client: Client) -> None:
+        assert offsets(await client.fetch()) == [0, 1, 2]
+        node.window().fail(StoreError("away"))
+        waits = node.tasks.create_task(client.acknowledge({0: [(0, 0, ACCEPT)]}))
+        await settle()
+        beside = Client(node, client.services, ScriptedConnection(77, 1), client.member)
+        await beside.fetch(epoch=-1)
+        assert row_error(await waits) == ErrorCode.NONE
+        other = await joined(node, member="m2")
+        assert offsets(await other.fetch()) == [1, 2]
+
+    story(tell, ONE_DELIVERY)
 
 
 def test_a_goodbye_may_overtake_the_last_acknowledgements() -> None:

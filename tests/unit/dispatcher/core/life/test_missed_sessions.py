@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from dispatcher.core.life.missed_sessions import missed_ends, open_sessions
-from dispatcher.core.model import LeaseId, MemberId, SessionId, SessionLost, SessionOpened
+from dispatcher.core.model import (
+    LeaseId,
+    MemberId,
+    SessionClosed,
+    SessionId,
+    SessionLost,
+    SessionOpened,
+)
 from dispatcher.core.steps import LeaseState
 
 M1, M2 = MemberId("m1"), MemberId("m2")
-ENDED, OPEN, UNKNOWN = SessionId("ended"), SessionId("open"), SessionId("before the restart")
+LOST, CLOSED = SessionId("lost"), SessionId("closed")
+OPEN, UNKNOWN = SessionId("open"), SessionId("before the restart")
 NOW_MS = 5_000
 
 
-def test_of_the_leases_only_those_of_sessions_known_to_have_ended_are_lost() -> None:
+def test_of_the_leases_only_those_of_sessions_known_to_have_ended_are_over() -> None:
     leases = [
         LeaseState(LeaseId(at), M1, session, 30_000, [at])
-        for at, session in enumerate((ENDED, OPEN, UNKNOWN))
+        for at, session in enumerate((LOST, CLOSED, OPEN, UNKNOWN))
     ]
-    assert missed_ends(leases, {ENDED}.__contains__, NOW_MS) == [SessionLost(M1, ENDED, NOW_MS)]
+    ended, closed = {LOST, CLOSED}.__contains__, {CLOSED}.__contains__
+    assert missed_ends(leases, ended, closed, NOW_MS) == [
+        SessionLost(M1, LOST, NOW_MS),
+        SessionClosed(M1, CLOSED, NOW_MS),
+    ]
 
 
 def test_open_sessions_are_alive_with_the_leader_alone() -> None:

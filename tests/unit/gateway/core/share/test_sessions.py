@@ -54,6 +54,20 @@ def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
     assert not s.ended(second.session_id)
 
 
+def test_what_was_closed_is_known_for_a_while() -> None:
+    s = ShareSessions("boot", 10, 10, closed_max=2)
+    ids = []
+    for member in ("m1", "m2", "m3", "m4"):
+        closed = s.open((1, "g", member), 7, acknowledges=False)
+        s.close(closed.key)
+        assert not s.closed(closed.session_id), "its last acknowledgements are on their way"
+        s.remember_closed(closed)
+        ids.append(closed.session_id)
+    lost = s.open(KEY, 7, acknowledges=False)
+    s.connection_lost(7)
+    assert [s.closed(one) for one in [*ids, lost.session_id]] == [False, False, True, True, False]
+
+
 def test_a_session_outlives_a_connection_it_was_only_used_on() -> None:
     """Only the connection it was opened on takes it along."""
     s = sessions()
