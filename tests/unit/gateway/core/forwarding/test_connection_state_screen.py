@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from gateway.core.forwarding.api_counts import ApiCounts
 from gateway.core.forwarding.connection_state import ConnectionState
 from gateway.core.forwarding.effects import Intercepted, Screen, ToClient, ToUpstream
@@ -47,6 +49,21 @@ def test_a_request_that_the_screen_stops_waits_for_its_turn() -> None:
     assert state.oldest_produce_ns == 0
     assert to_client(state.answered(b"answer")) == b"answer"
     assert state.oldest_produce_ns is None
+
+
+@pytest.mark.parametrize("cut", [2, 12, -1])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_request_that_is_read_whole_waits_while_others_are_held(acks: int, cut: int) -> None:
+    """None of it is upstream: it must not come between two steps of a login there."""
+    state = screened(looks_at=frozenset({ApiKey.PRODUCE}))
+    produce = request(ApiKey.PRODUCE, message={"Acks": acks, "TopicData": []})
+    assert state.from_client(produce[:cut]) == []
+    state.hold()
+    own = request(ApiKey.SASL_HANDSHAKE, version=1, correlation_id=77)
+    assert to_upstream(state.inject(own, 77)) == own
+    assert state.from_client(produce[cut:]) == []
+    state.from_upstream(response(ApiKey.SASL_HANDSHAKE, version=1, correlation_id=77))
+    assert to_upstream(state.release(0)) == produce
 
 
 def test_a_whole_produce_request_is_known_while_the_next_one_comes() -> None:
