@@ -124,8 +124,20 @@ class Commits:
             raise found
         return found
 
+    async def coordinators(self, groups: Sequence[str]) -> dict[str, int | None]:
+        """The coordinator of each group, looked for once where it is not known; None: Kafka names
+        none at the moment.
+        """
+        known = self._upstream.known_coordinator
+        await self._upstream.look_for_coordinators([one for one in groups if known(one) is None])
+        return {group: known(group) for group in groups}
+
     async def fetch_some(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self,
+        group: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        attempts_max: int = ATTEMPTS_MAX,
     ) -> dict[TopicPartition, Committed | Refused | None]:
         """The committed offsets of some partitions, in one request. None = never committed;
         Refused: Kafka's word on that partition alone. Raises UpstreamError.
@@ -137,7 +149,7 @@ class Commits:
             {"Name": name, "TopicId": topic_id, "PartitionIndexes": list(indexes)}
             for (name, topic_id), indexes in by_topic.items()
         ]
-        found = await self._fetch(group, topics)
+        found = await self._fetch(group, topics, attempts_max)
         by_name = {(name, index): offset for (name, _, index), offset in found.items()}
         by_id = {(topic_id, index): offset for (_, topic_id, index), offset in found.items()}
         return {
@@ -155,7 +167,7 @@ class Commits:
         return found
 
     async def _fetch(
-        self, group: str, topics: list[Message] | None
+        self, group: str, topics: list[Message] | None, attempts_max: int = ATTEMPTS_MAX
     ) -> dict[tuple[str, bytes, int], Committed | Refused]:
         """Keys are topic name, topic id (the version leaves one of the two empty), partition."""
         body = {
@@ -172,13 +184,15 @@ class Commits:
                 ApiKey.OFFSET_FETCH, body, broker_id=broker, version=version
             ),
             _fetch_error,
-            attempts_max=ATTEMPTS_MAX,
+            attempts_max=attempts_max,
         )
         return _committed(response)
 
     # ------------------------------------------------------------------------------- writing
 
-    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+    async def commit(
+        self, group: str, commits: Sequence[Commit], *, attempts_max: int = ATTEMPTS_MAX
+    ) -> list[int]:
         """One Kafka error code per commit, 0 = durable. Never raises for the upstream's failures.
 
         UNKNOWN_MEMBER_ID: a classic or consumer group of that name is active and owns the offsets.
@@ -196,7 +210,7 @@ class Commits:
 
         try:
             await ask_coordinator(
-                self._upstream, group, commit_left, int, attempts_max=ATTEMPTS_MAX
+                self._upstream, group, commit_left, int, attempts_max=attempts_max
             )
         except Refused as refused:
             results |= dict.fromkeys(left(), refused.error_code)

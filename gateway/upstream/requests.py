@@ -53,17 +53,20 @@ async def ask_coordinator(
     attempts_max: int | None = None,
 ) -> Answer:
     """The answer of the group's coordinator. While it says that it is not one, or not yet, the
-    coordinator is looked for again; after `attempts_max` (None: no limit) its answer stands.
+    coordinator is looked for again; after `attempts_max` (None: no limit) its answer stands, and
+    whoever asks next looks for the coordinator anew.
 
     `ask` gets the coordinator's broker id. Raises UpstreamError.
     """
     attempts = 1
     while True:
         answer = await ask(await upstream.coordinator(group))
-        if error_of(answer) not in NO_COORDINATOR or attempts == attempts_max:
+        if error_of(answer) not in NO_COORDINATOR:
+            return answer
+        upstream.forget_coordinator(group)
+        if attempts == attempts_max:
             return answer
         attempts += 1
-        upstream.forget_coordinator(group)
         await asyncio.sleep(SETTLING_PAUSE_MS / 1000)
 
 

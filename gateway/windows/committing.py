@@ -8,6 +8,10 @@ A window that was just loaded is committed at once: there may be no commit of it
 which nothing happens is committed again before Kafka forgets its offset, as it does some time after
 the last commit (offsets.retention.minutes). So an offset that somebody has deleted comes back, too
 (kafka-consumer-groups --delete-offsets). The windows take turns.
+
+Groups of one coordinator are committed one after the other, coordinators side by side. One that is
+away holds up its own groups alone, and is waited for once in a round. A group for which Kafka names
+no coordinator is not waited for at all: the next round looks for it again.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from dispatcher.core.life.commands import CommitState
 from dispatcher.core.stored.reconcile import overtakes
 from dispatcher.store.base import WindowKey
 from gateway.core.wire.errors import ErrorCode, error_name
-from gateway.upstream.commits import Commit, Committed
+from gateway.upstream.commits import ATTEMPTS_MAX, Commit, Committed
 from gateway.upstream.errors import Refused, UpstreamError
+from gateway.upstream.requests import NO_COORDINATOR
 from gateway.windows.limits import (
     ASKED_AT_REST,
     CAPTURED_AT_ONCE,
@@ -54,6 +59,7 @@ class Committer:
         self._loaded: dict[Window, None] = {}  # whose first commit is due
         self._any_loaded = asyncio.Event()
         self._failing: dict[str, int] = {}  # Kafka's error, by group whose last commit failed
+        self._encoding = asyncio.Lock()
 
     async def commit_forever(self) -> None:
         while True:
@@ -103,8 +109,32 @@ class Committer:
             state = window.life.take_committable(again_before_ms)
             if state is not None:
                 by_group.setdefault(window.key.group, []).append((window, state))
-        for group, states in by_group.items():
-            self._note(group, await self._commit_group(group, states))
+        by_coordinator: dict[int, list[str]] = {}
+        for group, broker in (await self._commits.coordinators([*by_group])).items():
+            if broker is None:
+                self._not_asked(group, by_group[group], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            else:
+                by_coordinator.setdefault(broker, []).append(group)
+        async with asyncio.TaskGroup() as tasks:
+            for groups in by_coordinator.values():
+                tasks.create_task(self._commit_in_turn(groups, by_group))
+
+    async def _commit_in_turn(self, groups: list[str], by_group: dict[str, States]) -> None:
+        """Groups of one coordinator; those that fail come last."""
+        error, attempts_max = 0, ATTEMPTS_MAX
+        for group in sorted(groups, key=self._failing.__contains__):
+            if error == ErrorCode.NETWORK_EXCEPTION:  # the broker is gone
+                self._not_asked(group, by_group[group], error)
+                continue
+            error = await self._commit_group(group, by_group[group], attempts_max)
+            self._note(group, error)
+            if error in NO_COORDINATOR:
+                attempts_max = 1
+
+    def _not_asked(self, group: str, states: States, error: int) -> None:
+        for window, _ in states:
+            self._failed(window)
+        self._note(group, error)
 
     async def _capture(self, asked: list[Window]) -> None:
         """The state of a full window takes some of a millisecond: a few at a time. All at once when
@@ -136,22 +166,24 @@ class Committer:
         asked.update(dict.fromkeys(self._table.in_turn(max(ASKED_AT_REST, turns))))
         return sorted(asked, key=_key_of)
 
-    async def _commit_group(self, group: str, states: States) -> int:
+    async def _commit_group(self, group: str, states: States, attempts_max: int) -> int:
         """Returns the first error; 0 = Kafka has all of them."""
         try:
-            states, refused = await self._not_overtaken(group, states)
+            states, refused = await self._not_overtaken(group, states, attempts_max)
         except UpstreamError as error:
             for window, _ in states:
                 self._failed(window)
             code = error.error_code if isinstance(error, Refused) else None
             return code or ErrorCode.NETWORK_EXCEPTION
-        commits = await self._encoded(states)
+        async with self._encoding:
+            commits = await self._encoded(states)
         # Another node may have committed those that were handed over meanwhile.
         there = [self._table.find(window.key) is window for window, _ in states]
         states = list(compress(states, there))
         if not states:
             return refused
-        errors = await self._commits.commit(group, list(compress(commits, there)))
+        left = list(compress(commits, there))
+        errors = await self._commits.commit(group, left, attempts_max=attempts_max)
         for (window, state), error_code in zip(states, errors, strict=True):
             if error_code == 0:
                 window.life.commit_taken(state, self._now_ms())
@@ -163,7 +195,9 @@ class Committer:
         window.life.commit_failed()
         self.look_at(window)  # also if nothing happens in it
 
-    async def _not_overtaken(self, group: str, states: States) -> tuple[States, int]:
+    async def _not_overtaken(
+        self, group: str, states: States, attempts_max: int
+    ) -> tuple[States, int]:
         """The windows without those whose position was set elsewhere, which are loaded again, and
         without those that Kafka says nothing of, with the first error of these. Raises
         UpstreamError.
@@ -171,7 +205,7 @@ class Committer:
         doubtful = [window.partition for window, _ in states if window.life.looks_first()]
         if not doubtful:
             return states, 0
-        found = await self._commits.fetch_some(group, doubtful)
+        found = await self._commits.fetch_some(group, doubtful, attempts_max=attempts_max)
         own: States = []
         refused = 0
         for window, state in states:

@@ -92,13 +92,19 @@ class CommittedOffsets(Protocol):
         """Raises UpstreamError."""
         ...
 
+    async def coordinators(self, groups: Sequence[str]) -> dict[str, int | None]:
+        """None: Kafka names none at the moment."""
+        ...
+
     async def fetch_some(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self, group: str, partitions: Sequence[TopicPartition], *, attempts_max: int = ...
     ) -> dict[TopicPartition, Committed | Refused | None]:
         """The committed offsets of some partitions, in one request. Raises UpstreamError."""
         ...
 
-    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+    async def commit(
+        self, group: str, commits: Sequence[Commit], *, attempts_max: int = ...
+    ) -> list[int]:
         """Returns one Kafka error code for each commit; never raises for the upstream's
         failures.
         """

@@ -53,8 +53,10 @@ class AdminCommits(ScriptedCommits):
             raise self.failure
         return {(TOPIC, p): commit for (name, p), commit in self.committed.items() if name == group}
 
-    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
-        codes = await ScriptedCommits.commit(self, group, commits)
+    async def commit(
+        self, group: str, commits: Sequence[Commit], *, attempts_max: int = 1
+    ) -> list[int]:
+        codes = await ScriptedCommits.commit(self, group, commits, attempts_max=attempts_max)
         if self.gate is not None:
             await self.gate.wait()
         return codes

@@ -86,13 +86,26 @@ class ScriptedCommits:
             raise self.refused[tp.partition]
         return self.committed.get((group, tp.partition))
 
+    async def coordinators(self, groups: Sequence[str]) -> dict[str, int | None]:
+        return dict.fromkeys(groups, 1)
+
     async def fetch_some(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self,
+        group: str,
+        partitions: Sequence[TopicPartition],
+        *,
+        attempts_max: int = 1,  # noqa: ARG002
     ) -> dict[TopicPartition, Committed | Refused | None]:
         refused = self.refused
         return {tp: refused.get(tp.partition) or await self.fetch(group, tp) for tp in partitions}
 
-    async def commit(self, group: str, commits: Sequence[Commit]) -> list[int]:
+    async def commit(
+        self,
+        group: str,
+        commits: Sequence[Commit],
+        *,
+        attempts_max: int = 1,  # noqa: ARG002
+    ) -> list[int]:
         self.requests.append(list(commits))
         if self.errors:
             return [self.errors.pop(0)] * len(commits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -210,5 +211,31 @@ def test_the_strictest_broker_counts(
         commits = Commits(cast(Upstream, Brokers(configs)))
         await commits.probe_limits()
         assert (commits.metadata_chars_max, commits.repeat_ms) == (chars, repeat_s * 1_000)
+
+    run(work())
+
+
+class Finding:
+    """Kafka names the coordinators in `named`."""
+
+    def __init__(self) -> None:
+        self.known = {"a": 1}
+        self.named = {"b": 2}
+        self.asked: list[Sequence[str]] = []
+
+    def known_coordinator(self, group: str) -> int | None:
+        return self.known.get(group)
+
+    async def look_for_coordinators(self, groups: Sequence[str]) -> None:
+        self.asked.append(groups)
+        self.known |= {group: self.named[group] for group in groups if group in self.named}
+
+
+def test_coordinators_that_are_not_known_are_looked_for_in_one_request() -> None:
+    async def work() -> None:
+        finding = Finding()
+        commits = Commits(cast("Upstream", finding))
+        assert await commits.coordinators(["a", "b", "c"]) == {"a": 1, "b": 2, "c": None}
+        assert finding.asked == [["b", "c"]]
 
     run(work())

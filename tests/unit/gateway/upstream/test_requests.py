@@ -53,6 +53,8 @@ def test_a_coordinator_that_is_none_is_looked_for_again(
         group, began = Group(*answers), now_ms()
         found = await ask_coordinator(group, "g", group.ask, int, attempts_max=attempts_max)
         assert (found, group.asked) == (answer, asked)
+        stands = answer in (MOVED, LOADING)
+        assert group.found == len(asked) + stands, "the next one looks for it anew"
         assert now_ms() - began == (len(asked) - 1) * SETTLING_PAUSE_MS
 
     run(work())

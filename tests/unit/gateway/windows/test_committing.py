@@ -60,11 +60,11 @@ class SlowCommits(ScriptedCommits):
     gate: asyncio.Event | None = None
 
     async def fetch_some(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self, group: str, partitions: Sequence[TopicPartition], *, attempts_max: int = 1
     ) -> dict[TopicPartition, Committed | Refused | None]:
         if self.gate is not None:
             await self.gate.wait()
-        return await ScriptedCommits.fetch_some(self, group, partitions)
+        return await ScriptedCommits.fetch_some(self, group, partitions, attempts_max=attempts_max)
 
 
 def committed(node: Node, partition: int = 0) -> Committed:
@@ -206,10 +206,15 @@ class CountingCommits(ScriptedCommits):
     looked = 0
 
     async def fetch_some(  # type: ignore[override]
-        self, group: str, partitions: object
+        self, group: str, partitions: object, *, attempts_max: int = 1
     ) -> dict[object, Committed | Refused | None]:
         self.looked += 1
-        return await ScriptedCommits.fetch_some(self, group, partitions)  # type: ignore[arg-type, return-value]
+        return await ScriptedCommits.fetch_some(  # type: ignore[return-value]
+            self,
+            group,
+            partitions,  # type: ignore[arg-type]
+            attempts_max=attempts_max,
+        )
 
 
 def test_a_group_at_work_does_not_look_before_each_commit() -> None:
