@@ -50,6 +50,18 @@ def noted(epochs: Epochs, epoch: int, start: int) -> Epochs:
     return grown
 
 
+def read_on(epochs: Epochs, epoch: int, start: int, read_to: int, known_end: int) -> Epochs:
+    """The window has read from `start` on, records of `epoch`; it knew something up to `known_end`.
+
+    Records that are read again are of an earlier epoch, perhaps, than others that the window knows.
+    But if it knows no epoch at all, as when somebody has set its position, what it knows counts as
+    of the first one that it reads: if the log has a later one there, those records come again.
+    """
+    if not epochs and read_to > start:
+        return noted(epochs, epoch, start)
+    return noted(epochs, epoch, known_end) if read_to > known_end else epochs
+
+
 def parted(epochs: Epochs, end: int, epoch: int, cursor: int) -> tuple[int, Epochs]:
     """Where the window's log leaves the leader's, and the epochs before that. The leader has said
     that its records of no later epoch than `epoch` (-1: no word) end at `end`.

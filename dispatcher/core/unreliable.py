@@ -25,7 +25,7 @@ from collections import Counter
 from heapq import nsmallest
 from typing import assert_never
 
-from dispatcher.core.epochs import noted
+from dispatcher.core.epochs import read_on
 from dispatcher.core.events.ticking import NEVER, NEXT_TICK
 from dispatcher.core.hold import HoldMoved
 from dispatcher.core.model import (
@@ -351,8 +351,8 @@ class Unreliable:
                 low, high = next(known, (event.end, event.end))
             if offset < low:
                 self._route(offset, kept(event.keys[at]))
-        if event.end > self.known_end and event.epoch >= 0:
-            self.epochs = noted(self.epochs, event.epoch, self.known_end)
+        if event.epoch >= 0:
+            self.epochs = read_on(self.epochs, event.epoch, start, event.end, self.known_end)
         self.read_position = event.end
         self._known = _from(self._known, event.end)
         floor = event.end - self.policy.span_max

@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from mypy_extensions import i64
 
-from dispatcher.core.epochs import noted
+from dispatcher.core.epochs import read_on
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
 from dispatcher.core.limits import KEY_BYTES_MAX
@@ -28,7 +28,7 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
     start = window.read_position
     if not state.members or start not in range(event.start, event.end):
         return
-    known_end = max(start, window.known_end)
+    begun_at, known_end = start, max(start, window.known_end)
     offsets = event.offsets
     assert len(offsets) == len(event.keys), "columns of unequal length"
     if state.owners.loads is not None:
@@ -39,10 +39,8 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         start = window.read_position
     if window.front <= start < event.end:
         _read_ahead(state, start, event)
-    # Records that are read again are of an earlier epoch, perhaps, than others of the snapshot; a
-    # batch that is given up has none.
-    if event.epoch >= 0 and window.read_position > known_end:
-        epochs = noted(state.epochs, event.epoch, known_end)
+    if event.epoch >= 0:  # a batch that is given up has none
+        epochs = read_on(state.epochs, event.epoch, begun_at, window.read_position, known_end)
         if epochs is not state.epochs:
             state.epochs = epochs
             state.changes.append(EpochsMoved(epochs))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dispatcher.core.epochs import NOT_KNOWN, last_epoch
 from dispatcher.core.life.commands import (
     NO_TICKET,
@@ -144,6 +146,39 @@ def test_a_hole_where_a_record_aside_was_has_the_epoch_of_the_batch_behind_it() 
     play.does(life.records_read(replace(records(105, 106), offsets=[], keys=[], epoch=5), 0))
     play.write()
     assert (life.state, core.cursor) == (LifeState.UP, 20_001)
+
+
+def set_without_epochs(policy: Policy, known: Snapshot) -> LifePlay:
+    """As an operator sets a position, or a group that comes from another cluster."""
+    play = LifePlay()
+    play.life.start()
+    assert not known.epochs
+    play.does(play.life.loaded(policy, known, MEMBERS, NOW_MS, fence=7, origin=3))
+    return play
+
+
+@pytest.mark.parametrize("policy", [Policy(), UNRELIABLE])
+def test_the_first_read_behind_a_position_without_an_epoch_begins_the_epochs(
+    policy: Policy,
+) -> None:
+    """Else a leader whose log has other records could not say so, and those at the offsets of
+    settled ones would never be delivered.
+    """
+    play = set_without_epochs(policy, Snapshot(2, [(4, 5), (8, 9)]))
+    at_epoch(play, 2, 4, 3)
+    core = play.life.core
+    assert core is not None
+    assert core.epochs == ((3, 2),), "the next fetch names it"
+    at_epoch(play, 4, 6, 3)
+    assert core.epochs == ((3, 2),)
+    assert play.life.records_read(replace(records(6, 10), epoch=4), 0) == [
+        TailLost(10, 6),
+        StopReading(),
+        Pause(100),
+    ]
+    cut = Cut(6, 3, 3)
+    assert play.life.pause_over() == [Load(cut)]
+    assert cut_at(core.snapshot(), cut).settled == [(4, 5)]
 
 
 def test_a_later_epoch_behind_what_compaction_has_taken_is_another_leader() -> None:
