@@ -11,13 +11,23 @@ if TYPE_CHECKING:
     from tests.sim.checkers import Checkers
 
 
-def natural_cause(checkers: Checkers, offset: int) -> str:
-    """Empty: there is none."""
-    key, policy = checkers.log.records[offset], checkers.policy
+def accepted_by_nobody(checkers: Checkers, offset: int) -> bool:
+    """Not known of a record that the log has lost: False."""
+    if offset not in checkers.log.records:
+        return False
+    key = checkers.log.records[offset]
     # Due retries come first in a step, and are still judged by the members of before.
     for members in (checkers.members, checkers.members_before):
         if members and not any(accepts(m.filters, key) for m in (*members, *checkers.awaited)):
-            return "skipped"
+            return True
+    return False
+
+
+def natural_cause(checkers: Checkers, offset: int) -> str:
+    """Empty: there is none."""
+    policy = checkers.policy
+    if accepted_by_nobody(checkers, offset):
+        return "skipped"
     spent = checkers.deliveries.get(offset, 0) >= policy.deliveries_max
     if policy.exhausted is PoisonPolicy.DROP and spent:
         return "dropped"

@@ -27,6 +27,7 @@ from dispatcher.core.model import (
     present,
 )
 from dispatcher.core.steps import AckResult, Delivered, Effect, Notice, Noticed, Step
+from tests.sim.causes import accepted_by_nobody
 from tests.sim.checkers import CheckFailure
 from tests.sim.due import withheld
 from tests.sim.verdicts import check_verdicts
@@ -100,8 +101,11 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
         case _:
             assert_never(event)
     checkers.persisted(step.changes, acquired=isinstance(event, Acquire))
-    owed = checkers.log.records
-    check_verdicts(entry.policy, event, step, checkers.deliveries, checkers.settled, owed)
+    check_verdicts(
+        *(entry.policy, event, step, checkers.deliveries, checkers.settled),
+        owed=checkers.log.records,
+        nobody_takes=lambda offset: accepted_by_nobody(checkers, offset),
+    )
     if isinstance(event, Acquire):
         (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]
         _judge_delivered(window, event, delivered, told=told, held=entry.held)

@@ -8,7 +8,7 @@ changes of the step.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Set
 
 from dispatcher.core.model import (
     Acknowledge,
@@ -44,9 +44,11 @@ def check_verdicts(
     deliveries: Mapping[int, int],
     settled: Set[int],
     owed: Container[int],
+    nobody_takes: Callable[[int], bool],
 ) -> None:
     """`deliveries` and `settled`: as persisted after the step; `owed`: the log has them; for
-    others no verdict counts once the window has heard of it. Raises CheckFailure.
+    others no verdict counts once the window has heard of it. `nobody_takes`: no member that is
+    there accepts the key. Raises CheckFailure.
     """
     noted = {change.offset: change for change in step.changes if isinstance(change, RetryNoted)}
     rejected = {each for each in _rejected(event, step) if each in noted or each in owed}
@@ -56,6 +58,8 @@ def check_verdicts(
             raise CheckFailure("Policy", f"{noted[offset]} was rejected")
     for offset, retry in noted.items():
         if offset in rejected or _is_told(event, retry):
+            continue
+        if _is_parked_again(retry) and nobody_takes(offset):
             continue
         ended = retry.state in _STATES.values()
         spent = deliveries.get(offset, 0) >= policy.deliveries_max
@@ -88,6 +92,11 @@ def _is_told(event: Event, noted: RetryNoted) -> bool:
             return noted.offset in event.offsets
         case _:
             return False
+
+
+def _is_parked_again(noted: RetryNoted) -> bool:
+    """An operator has asked for it."""
+    return noted.state is RetryState.PARKED and noted.reason is Reason.OPERATOR
 
 
 def _comes_again(policy: Policy, noted: RetryNoted) -> bool:
