@@ -44,5 +44,4 @@ def judge_lost(window: Window, snapshot: Snapshot) -> None:
         window.last_read = None
         if (first := found_out(window.log, window.checkers)) is not None:
             forget(window.checkers, first, snapshot)
-            window.dead_letters = [offset for offset in window.dead_letters if offset < first]
     back_again(window.checkers, snapshot)

@@ -87,7 +87,7 @@ class Window:
         self.last_read: RecordsRead | None = None
         self.kept_to: int | None = None  # what the log has lost behind it was told
         self.committed = CommittedOffset(of_before=world.seed % 4 == 0)
-        self.dead_letters: list[int] = []
+        self.dead_letters: set[tuple[int, int]] = set()  # in the DLQ: offsets, epochs
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
         self.rest = Rest()
         self.standing = Standing()
@@ -340,7 +340,8 @@ class Window:
     def _write_dead_letters(self, effect: WriteDeadLetters) -> None:
         durable = self.world.rng.random() >= self.world.faults.dead_letter_failure
         if durable:
-            self.dead_letters += effect.offsets
+            epoch_at = self.log.known_epoch_at
+            self.dead_letters |= {(offset, epoch_at(offset)) for offset in effect.offsets}
         incarnation = self.incarnation
 
         def answered() -> None:
