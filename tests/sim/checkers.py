@@ -141,7 +141,8 @@ class Checkers:
         self.policy = policy
 
     def write_file(self) -> None:
-        self.file = filed(self.settled, self.causes, self.deliveries, self.holds)
+        end = self.log.window_end()
+        self.file = filed(self.settled, self.causes, self.deliveries, self.holds, end)
 
     def set_back(self, snapshot: Snapshot, committed: Snapshot, kept_to: int) -> None:
         """The store came back with its file: only that and the commit are known, up to `kept_to`:

@@ -35,10 +35,19 @@ class Filed:
 
 
 def filed(
-    settled: set[int], causes: dict[int, str], deliveries: dict[int, int], holds: Iterable[Hold]
+    settled: set[int],
+    causes: dict[int, str],
+    deliveries: dict[int, int],
+    holds: Iterable[Hold],
+    end: int,
 ) -> Filed:
-    """As it is now; later changes do not reach it."""
-    return Filed(set(settled), dict(causes), dict(deliveries), [replace(hold) for hold in holds])
+    """As it is now, up to `end`; later changes do not reach it."""
+    return Filed(
+        {offset for offset in settled if offset < end},
+        {offset: cause for offset, cause in causes.items() if offset < end},
+        {offset: count for offset, count in deliveries.items() if offset < end},
+        [replace(hold) for hold in holds if hold.offset < end],
+    )
 
 
 def held_back(snapshot: Snapshot) -> list[int]:

@@ -54,3 +54,19 @@ def test_a_window_that_lost_nothing_of_its_store_is_not_believed_about_its_log()
     log, checkers = lost_twice()
     know_lost(log, OF_BEFORE, None, regressed=False)
     assert not cut_there(log, checkers, 0)
+
+
+def test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs() -> None:
+    """Two logs part at 4, which a window finds out in two steps, if it has epochs of both."""
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    for _ in range(10):
+        log.append(b"key")
+    checkers.settled = set(range(10))
+    log.elect(4)
+    log.lost(4)
+    checkers.write_file()
+    assert checkers.file.settled == set(range(10)), "it has forgotten nothing yet"
+    log.cut(8)
+    checkers.write_file()
+    assert checkers.file.settled == set(range(8))

@@ -55,6 +55,7 @@ TAUGHT = [
     8002242,  # test_the_first_read_behind_a_position_without_an_epoch_begins_the_epochs
     5000313,  # as 8002242
     9002810,  # the checkers own: a letter is of a record, which may be lost and back again
+    8003148,  # test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs
     21000720,  # the checkers own: a record that an operator sent out is parked again
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]

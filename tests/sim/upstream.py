@@ -10,6 +10,7 @@ has looked, and then nothing of them was lost.
 from __future__ import annotations
 
 from dispatcher.core.model import Key
+from keyway.commit_metadata.core.limits import OFFSET_MAX
 
 
 class Log:
@@ -141,6 +142,10 @@ class Log:
         if self.known is not None:
             epochs, end = self.known
             self.known = (epochs, min(end, offset))
+
+    def window_end(self) -> int:
+        """The window has forgotten what was behind it, also before it has found out all."""
+        return OFFSET_MAX if self.known is None else self.known[1]
 
     def whole_to(self) -> int | None:
         """Behind the last record of the window's log that is in this one: two records of the same
