@@ -26,6 +26,7 @@ class CommittedOffset:
         self.offset = 0
         self.metadata = encode(0, [])
         self.elsewhere: Snapshot | None = None  # set by somebody else, and not taken up yet
+        self.taken = Snapshot(0)  # the last one that was taken up: it names no epochs
 
     @property
     def origin(self) -> int:
@@ -78,6 +79,7 @@ class CommittedOffset:
             return False
         if loaded != elsewhere:
             raise CheckFailure("PositionSetElsewhere", f"{loaded} instead of {elsewhere}")
+        self.taken = elsewhere
         checkers.regressed(elsewhere)
         checkers.settled = settled_of(elsewhere)
         for offset in checkers.settled:

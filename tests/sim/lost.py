@@ -66,6 +66,18 @@ def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
     return not between or end == checkers.cursor
 
 
+def in_doubt(log: Log, checkers: Checkers, taken: Snapshot, end: int) -> bool:
+    """Whether the log has records from `end` on that are of a later epoch than those behind the
+    position that was `taken` up without epochs. The window forgets what it knows of them: no more
+    than that position said, and it has handed none of them out.
+    """
+    behind = {offset for offset in checkers.settled | checkers.deliveries.keys() if offset >= end}
+    later = log.epoch_at(log.next_to(end, log.end)) > log.epoch_at(
+        log.next_to(taken.cursor, log.end)
+    )
+    return later and behind <= settled_of(taken) and not behind & checkers.deliveries.keys()
+
+
 def kept_to(found: Snapshot, cut: Cut | None) -> int:
     """Up to where a window that is loaded with `cut` goes by what it knew."""
     return OFFSET_MAX if cut is None else parted(found.epochs, cut.end, cut.epoch, found.cursor)[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dispatcher.core.model import Policy
 from dispatcher.core.steps import Snapshot
 from tests.sim.checkers import Checkers
-from tests.sim.lost import cut_there, found_out, know_lost
+from tests.sim.filed import settled_of
+from tests.sim.lost import cut_there, found_out, in_doubt, know_lost
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -70,3 +71,22 @@ def test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs
     log.cut(8)
     checkers.write_file()
     assert checkers.file.settled == set(range(8))
+
+
+def test_what_a_position_without_epochs_says_of_a_later_epoch_may_be_forgotten() -> None:
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    taken = Snapshot(2, [(5, 6), (8, 9)])
+    for _ in range(3):
+        for _ in range(4):
+            log.append(b"key")
+        log.elect(log.end)
+    checkers.settled = settled_of(taken)
+    assert [end for end in range(12) if in_doubt(log, checkers, taken, end)] == list(range(4, 12))
+    assert not in_doubt(log, checkers, Snapshot(6, [(8, 9)]), 4), "it is of the same epoch"
+    checkers.settled.add(7)
+    assert not in_doubt(log, checkers, taken, 4), "this one the group had from here"
+    checkers.settled.remove(7)
+    checkers.deliveries[4] = 1
+    assert not in_doubt(log, checkers, taken, 4)
+    assert in_doubt(log, checkers, taken, 5)

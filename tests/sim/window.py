@@ -56,7 +56,7 @@ from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
 from tests.sim.loaded import judge_loaded, judge_lost
-from tests.sim.lost import cut_there, diverged, found_out, kept_to, know_lost
+from tests.sim.lost import cut_there, diverged, found_out, in_doubt, kept_to, know_lost
 from tests.sim.rest import Rest
 from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
@@ -186,9 +186,9 @@ class Window:
             case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
                 pass  # for the cache, or for the log
             case TailLost(kept_to=kept_to):
-                lost_from = self.log.lost_from
-                if lost_from is None or not cut_there(self.log, self.checkers, kept_to):
-                    raise CheckFailure("Log", f"{command}, lost from {lost_from}")
+                log, checkers, taken = self.log, self.checkers, self.committed.taken
+                if not cut_there(log, checkers, kept_to) and not in_doubt(log, checkers, taken, kept_to):
+                    raise CheckFailure("Log", f"{command}, lost from {log.lost_from}")
                 self.log.lost(kept_to)
                 self.kept_to = kept_to
                 world.note("TailLost")
