@@ -1,4 +1,6 @@
-"""A window that was loaded: what the outside knows of it from then on."""
+"""A window that was loaded, or whose log has lost its tail: what the outside knows of it from then
+on.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +47,32 @@ def judge_lost(window: Window, snapshot: Snapshot) -> None:
         if (first := found_out(window.log, window.checkers)) is not None:
             forget(window.checkers, first, snapshot)
     back_again(window.checkers, snapshot)
+
+
+def judge_elected(window: Window, end: int, known: int) -> None:
+    """Another leader has the log up to `end`, or has it again behind that; the window knows it up
+    to `known`.
+    """
+    log = window.log
+    log.lost(end)
+    if (whole := log.whole_to()) is not None and whole >= known:
+        found_out(log, window.checkers)
+        if (snapshot := _persisted(window)) is not None:
+            back_again(window.checkers, snapshot)
+
+
+def judge_untold(window: Window) -> None:
+    """The window reads on: without epochs nobody can tell other records from the lost ones."""
+    assert window.core is not None
+    if window.core.epochs or window.log.lost_from is None:
+        return
+    if (snapshot := _persisted(window)) is not None:
+        judge_lost(window, snapshot)
+
+
+def _persisted(window: Window) -> Snapshot | None:
+    """What the window has decided since may not get to the store."""
+    if not window.world.policy.reliable:
+        return None if window.core is None else window.core.snapshot()
+    stored = window.world.gateway.store.windows.get(window.key)
+    return None if stored is None else stored.snapshot()

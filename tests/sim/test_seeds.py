@@ -57,6 +57,7 @@ TAUGHT = [
     9002810,  # the checkers own: a letter is of a record, which may be lost and back again
     8003148,  # test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs
     23000351,  # the checkers own: a position without epochs says nothing of records of a later one
+    21000845,  # the checkers own: a window knows records that are back, without being loaded
     21000720,  # the checkers own: a record that an operator sent out is parked again
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]

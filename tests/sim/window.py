@@ -55,8 +55,8 @@ from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge
-from tests.sim.loaded import judge_loaded, judge_lost
-from tests.sim.lost import cut_there, diverged, found_out, in_doubt, kept_to, know_lost
+from tests.sim.loaded import judge_elected, judge_loaded, judge_lost, judge_untold
+from tests.sim.lost import cut_there, diverged, in_doubt, kept_to, know_lost
 from tests.sim.rest import Rest
 from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
@@ -282,8 +282,7 @@ class Window:
             self.wish = None
             self._broken("diverged", self.life.diverged(wish.position, cut, now_ms))
             return
-        if not self.core.epochs and log.lost_from is not None:
-            judge_lost(self, self.core.snapshot())  # nobody can tell the others from them
+        judge_untold(self)
         if wish.position == log.end:
             return  # A long poll: `log_grew` answers it.
         self.wish = None
@@ -313,9 +312,7 @@ class Window:
         self._lost(self.log.elect_former(), known)
 
     def _lost(self, end: int, known: int) -> None:
-        self.log.lost(end)
-        if (whole := self.log.whole_to()) is not None and whole >= known:
-            found_out(self.log, self.checkers)
+        judge_elected(self, end, known)
         self.world.after(self.world.rng.choice((0, 10, 300)), self.log_grew)
 
     def _on_read(self, read: RecordsRead) -> None:
