@@ -30,6 +30,7 @@ from dispatcher.core.steps import AckResult, Delivered, Effect, Notice, Noticed,
 from tests.sim.causes import accepted_by_nobody
 from tests.sim.checkers import CheckFailure
 from tests.sim.due import withheld
+from tests.sim.lost import judge_read
 from tests.sim.verdicts import check_verdicts
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
             checkers.expired(now_ms)
         case RecordsRead():
             checkers.read(event)
+            judge_read(checkers, event)
         case Acquire() | LogTruncated() | HoldMoved() | Gone():
             pass
         case _:

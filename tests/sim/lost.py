@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.epochs import NOT_KNOWN, parted
+from dispatcher.core.model import RecordsRead
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
@@ -114,8 +115,6 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
         if offset >= first:
-            if offset not in checkers.log.stored:
-                continue  # a hole, as compaction leaves it: nothing is lost by it
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
                 continue  # `back_again`: log and store were both set back
             if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):
@@ -124,6 +123,23 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
             checkers.cause(offset, "set without an epoch")
     checkers.back_to(first)
     checkers.cursor = loaded.cursor
+
+
+def judge_read(checkers: Checkers, read: RecordsRead) -> None:
+    """The window reads on under a later leader, which has nothing but holes where it has lost
+    records: then the window need not find out about them, unless it knows something behind that.
+    """
+    log = checkers.log
+    first = log.whole_to()
+    if first is None or log.known is None:
+        return
+    behind = read.offsets[0] if read.offsets else read.end
+    holes = not any(first <= offset < behind for offset in log.stored)
+    later = read.epoch == log.epoch_at(behind) > log.known_epoch_at(first)
+    known = checkers.settled | checkers.deliveries.keys()
+    if holes and later and max(known, default=-1) < behind:
+        found_out(log, checkers)
+        forget(checkers, first, Snapshot(checkers.cursor))
 
 
 def back_again(checkers: Checkers, loaded: Snapshot) -> None:

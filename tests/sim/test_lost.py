@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dispatcher.core.model import Policy
+import pytest
+
+from dispatcher.core.model import Policy, RecordsRead
 from dispatcher.core.steps import Snapshot
 from tests.sim.checkers import Checkers
 from tests.sim.filed import settled_of
-from tests.sim.lost import cut_there, found_out, in_doubt, know_lost
+from tests.sim.lost import cut_there, found_out, in_doubt, judge_read, know_lost
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -90,3 +92,31 @@ def test_what_a_position_without_epochs_says_of_a_later_epoch_may_be_forgotten()
     checkers.deliveries[4] = 1
     assert not in_doubt(log, checkers, taken, 4)
     assert in_doubt(log, checkers, taken, 5)
+
+
+@pytest.mark.parametrize(
+    ("there", "known", "read_on"),
+    [
+        ([10], {7, 9}, True),
+        ([8, 10], {7, 9}, False),  # it takes 8 for what it knows there, and should have found out
+        ([10], {9, 10}, False),  # it takes 10 for another record
+    ],
+)
+def test_a_window_reads_on_behind_holes_where_records_are_lost(
+    there: list[int], known: set[int], *, read_on: bool
+) -> None:
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    for _ in range(10):
+        log.append(b"key")
+    log.elect(7)
+    log.lost(7)
+    for offset in there:
+        log.append_hole(offset - log.end)
+        log.append(b"key")
+    checkers.settled = set(range(7)) | known
+    judge_read(checkers, RecordsRead(6, 7, [6], [b"key"], 0, log.end, 0))
+    judge_read(checkers, RecordsRead(9, 11, [10], [b"key"], 0, log.end, 1))
+    assert (log.lost_from is None) == read_on
+    assert (10 in log.records) == read_on
+    assert checkers.settled == set(range(7)) | (set() if read_on else known)

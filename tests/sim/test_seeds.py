@@ -58,6 +58,8 @@ TAUGHT = [
     8003148,  # test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs
     23000351,  # the checkers own: a position without epochs says nothing of records of a later one
     21000845,  # the checkers own: a window knows records that are back, without being loaded
+    21000511,  # test_a_window_reads_on_behind_holes_where_records_are_lost
+    9001590,  # as 21000511
     21000720,  # the checkers own: a record that an operator sent out is parked again
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]

@@ -187,7 +187,9 @@ class Window:
                 pass  # for the cache, or for the log
             case TailLost(kept_to=kept_to):
                 log, checkers, taken = self.log, self.checkers, self.committed.taken
-                if not cut_there(log, checkers, kept_to) and not in_doubt(log, checkers, taken, kept_to):
+                if not cut_there(log, checkers, kept_to) and not in_doubt(
+                    log, checkers, taken, kept_to
+                ):
                     raise CheckFailure("Log", f"{command}, lost from {log.lost_from}")
                 self.log.lost(kept_to)
                 self.kept_to = kept_to
