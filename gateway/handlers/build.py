@@ -24,7 +24,7 @@ from gateway.listen.build import ListenRoom
 from gateway.listen.server import Handler
 from gateway.members.build import MembersRoom
 from gateway.operations.build import OperationsRoom
-from gateway.operations.giving_back import give_back
+from gateway.operations.giving_back import clear_overtaken, give_back
 from gateway.part import Part
 from gateway.reading.build import ReadingRoom
 from gateway.routing.owners import Owners
@@ -62,6 +62,7 @@ def build(
         authoriser=authoriser,
         ready=windows.ready,
         other_type_active=members.other_types.active,
+        clear_overtaken=partial(clear_overtaken, offsets, members.other_types.known),
         delivered=delivered,
         now_ms=now_ms,
         owners=owners,

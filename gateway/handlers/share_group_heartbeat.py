@@ -33,7 +33,8 @@ from gateway.handlers.limits import (
 )
 from gateway.handlers.share_requests import ShareServices, authorise_group, is_unheard
 from gateway.listen.answering import Client, Request
-from gateway.members.coordination import NotCoordinator
+from gateway.members.coordination import CoordinatorNotKnown, NotCoordinator
+from gateway.operations.errors import OperationError
 from gateway.upstream.errors import UpstreamError
 
 
@@ -96,6 +97,8 @@ async def _heartbeat(services: ShareServices, request: Request, body: Message) -
     if first and await services.other_type_active(group):
         raise NoShareGroup(f"Group {group} is not a share group: it has members of another kind.")
     if services.groups.get(group) is None:
+        if first:
+            await _clear_overtaken(services, group)
         with suppress(UpstreamError):  # keyway.yaml until upstream answers
             await services.settings.learn(group)
     connection = request.connection
@@ -138,6 +141,14 @@ async def _check_coordinator(services: ShareServices, connection: Client, group:
         # Its next one comes over a connection to the owner, which has the same broker id.
         connection.drain()
         raise
+
+
+async def _clear_overtaken(services: ShareServices, group: str) -> None:
+    """Raises CoordinatorNotKnown."""
+    try:
+        await services.clear_overtaken(group)
+    except OperationError as error:
+        raise CoordinatorNotKnown(str(error)) from error
 
 
 def _beat(services: ShareServices, group: str, beat: Heartbeat) -> HeartbeatAnswer:

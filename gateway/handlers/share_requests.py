@@ -52,6 +52,7 @@ class ShareServices:
     authoriser: Authoriser
     ready: ReadySignals
     other_type_active: Callable[[str], Awaitable[bool]]  # under the name of a group
+    clear_overtaken: Callable[[str], Awaitable[None]]  # before its first member; OperationError
     delivered: Callable[[str, str, int, int], None]  # group, topic, records and bytes of an answer
     now_ms: Callable[[], int]
     owners: Owners = field(default_factory=Alone)

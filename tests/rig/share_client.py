@@ -109,6 +109,10 @@ class ScriptedConnection:
         return cast(ClientConnection, self)
 
 
+async def nothing_is_overtaken(group: str) -> None:
+    """No name was another group's before."""
+
+
 def services(node: Node, others: Container[str] = ()) -> ShareServices:
     """`others`: names under which members of another kind of group are at work."""
 
@@ -136,6 +140,7 @@ def services(node: Node, others: Container[str] = ()) -> ShareServices:
         authoriser=Authoriser(now_ms),
         ready=node.ready,
         other_type_active=other_type_active,
+        clear_overtaken=nothing_is_overtaken,
         delivered=delivered,
         now_ms=now_ms,
         owners=node.owners,

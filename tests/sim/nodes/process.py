@@ -360,6 +360,7 @@ class Process:
             authoriser=Authoriser(self.now_ms),
             ready=windows.ready,
             other_type_active=_no_other,
+            clear_overtaken=_nothing_overtaken,
             delivered=_nothing_told,
             now_ms=self.now_ms,
             owners=self.owners,
@@ -417,6 +418,9 @@ class Process:
 
 async def _nothing_set(_group: str) -> dict[str, str]:
     return {}
+
+
+async def _nothing_overtaken(_group: str) -> None: ...
 
 
 async def _no_other(_group: str) -> bool:

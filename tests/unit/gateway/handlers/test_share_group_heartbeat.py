@@ -8,6 +8,7 @@ from dataclasses import replace
 from gateway.config.groups import GroupSection
 from gateway.core.wire.errors import ErrorCode
 from gateway.members.coordination import EveryGroup
+from gateway.operations.errors import StateUnavailable
 from tests.rig.node_parts import GROUP, Node
 from tests.rig.share_client import Client, ScriptedConnection, services
 from tests.rig.virtual_time import now_ms, run
@@ -58,5 +59,30 @@ def test_a_join_that_waits_while_its_group_goes_to_another_node_is_sent_there() 
             answer = await Client(node, known, ScriptedConnection(1), "m1").heartbeat()
             assert answer["ErrorCode"] == ErrorCode.NOT_COORDINATOR
             assert node.groups.get(GROUP) is None
+
+    run(work())
+
+
+def test_a_group_whose_state_nobody_can_see_begins_with_no_member() -> None:
+    """Consumers may have had its name meanwhile (operations/giving_back.py)."""
+
+    async def work() -> None:
+        async with Node() as node:
+            asked: list[str] = []
+
+            async def clear(group: str) -> None:
+                asked.append(group)
+                if len(asked) == 1:
+                    raise StateUnavailable("Redis is away")
+
+            client = Client(
+                node, replace(services(node), clear_overtaken=clear), ScriptedConnection(1), "m1"
+            )
+            answer = await client.heartbeat()
+            assert answer["ErrorCode"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert node.groups.get(GROUP) is None
+            for epoch in (0, 1):
+                assert (await client.heartbeat(epoch))["ErrorCode"] == 0
+            assert asked == [GROUP, GROUP], "before its first member alone"
 
     run(work())

@@ -11,7 +11,7 @@ from dispatcher.core.steps import CursorMoved
 from dispatcher.store.base import Write
 from gateway.core.wire.errors import ErrorCode
 from gateway.operations.errors import GroupInUse, StateUnavailable
-from gateway.operations.giving_back import give_back
+from gateway.operations.giving_back import clear_overtaken, give_back
 from gateway.upstream.commits import Committed
 from tests.rig.admin_parts import M1, S1, Admin, worked
 from tests.rig.node_parts import GROUP
@@ -118,5 +118,52 @@ def test_without_redis_nothing_is_given_back() -> None:
         admin.store.down = True
         with pytest.raises(StateUnavailable):
             await give_back(admin.offsets, GROUP)
+
+    story(tell)
+
+
+def forgotten(admin: Admin) -> None:
+    """As a group that was empty for long: its windows stay in the store."""
+    for window in admin.node.windows.table.all():
+        admin.node.windows.table.drop(window.key)
+    admin.node.groups.forget(GROUP)
+    assert admin.store.windows.keys() == {admin.key(0), admin.key(1)}
+
+
+@pytest.mark.parametrize("consumers", [True, False])
+def test_a_forgotten_group_does_not_come_back_behind_consumers(*, consumers: bool) -> None:
+    async def have(name: str) -> bool:
+        return consumers and name == GROUP
+
+    async def tell(admin: Admin) -> None:
+        forgotten(admin)
+        await clear_overtaken(admin.offsets, have, GROUP)
+        assert len(admin.store.windows) == 2, "Kafka has what the gateway committed"
+        admin.commits.committed[GROUP, 0] = Committed(6, -1, "")
+        await clear_overtaken(admin.offsets, have, GROUP)
+        if not consumers:
+            assert len(admin.store.windows) == 2, "a stray commit, past the gateway"
+            return
+        assert admin.store.windows.keys() == {admin.key(1)}, "nobody has committed there since"
+        admin.node.log.produce(b"later")
+        admin.node.beat()
+        await settle()
+        acquired = admin.node.window().acquire(Acquire(M1, S1, 100, now_ms()))
+        assert acquired is not None
+        assert acquired.offsets == [6]
+
+    story(tell)
+
+
+def test_nothing_is_cleared_behind_members_that_have_come_meanwhile() -> None:
+    async def tell(admin: Admin) -> None:
+        async def joins(_name: str) -> bool:
+            admin.node.beat()
+            return True
+
+        forgotten(admin)
+        admin.commits.committed[GROUP, 0] = Committed(6, -1, "")
+        await clear_overtaken(admin.offsets, joins, GROUP)
+        assert admin.key(0) in admin.store.windows
 
     story(tell)
