@@ -1,6 +1,7 @@
-"""JoinGroup (11) v0-9, ConsumerGroupHeartbeat (68) v0-1, OffsetCommit (8) v2-10, TxnOffsetCommit
-(28) v0-5 and OffsetDelete (47) v0 for the name of a Key-Shared group: refused as by Kafka for a
-share group, so that one name is one group of one kind, and nobody else moves its position.
+"""JoinGroup (11) v0-9, ConsumerGroupHeartbeat (68) v0-1, StreamsGroupHeartbeat (88) v0,
+OffsetCommit (8) v2-10, TxnOffsetCommit (28) v0-5 and OffsetDelete (47) v0 for the name of a
+Key-Shared group: refused as by Kafka for a share group, so that one name is one group of one kind,
+and nobody else moves its position.
 
 All other names pass, and so does what a client without the right sends: upstream refuses that as
 for any name, so nobody learns which groups there are. While a group has no members, two things
@@ -8,8 +9,7 @@ pass: positions that follow from another cluster; and all requests if the name i
 consumers as well: they had it before, or came at a broker, past the gateway. Then the name is
 theirs again, and the Key-Shared group is no more (operations/giving_back.py).
 
-Not implemented: StreamsGroupHeartbeat (88); SyncGroup, Heartbeat and LeaveGroup, which upstream
-refuses to who is no member.
+Not implemented: SyncGroup, Heartbeat and LeaveGroup, which upstream refuses to who is no member.
 """
 
 from __future__ import annotations

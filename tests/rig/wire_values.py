@@ -77,6 +77,8 @@ class Values:
         match field.kind:
             case s.I32S:
                 return self._number(31)
+            case s.I16S:
+                return self._number(15)
             case s.STRINGS:
                 return self._text()
             case s.STRUCTS:

@@ -21,6 +21,7 @@ GUARDED: Final = frozenset(
     {
         int(ApiKey.JOIN_GROUP),
         int(ApiKey.CONSUMER_GROUP_HEARTBEAT),
+        int(ApiKey.STREAMS_GROUP_HEARTBEAT),
         int(ApiKey.OFFSET_COMMIT),
         int(ApiKey.TXN_OFFSET_COMMIT),
         int(ApiKey.OFFSET_DELETE),
@@ -56,7 +57,7 @@ def is_strangers(api_key: int, body: Message) -> bool:
     match api_key:
         case ApiKey.JOIN_GROUP:
             return not body["MemberId"]
-        case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT | ApiKey.STREAMS_GROUP_HEARTBEAT:
             return bool(body["MemberEpoch"] == _JOIN_EPOCH)
         case ApiKey.OFFSET_COMMIT:
             return bool(body["GenerationIdOrMemberEpoch"] < 0)
@@ -82,11 +83,11 @@ def refusal(api_key: int, body: Message, later: ErrorCode | None = None) -> Mess
     code = int(ErrorCode.GROUP_ID_NOT_FOUND if later is None else later)
     if api_key == ApiKey.JOIN_GROUP:
         return {"ErrorCode": int(later or ErrorCode.INCONSISTENT_GROUP_PROTOCOL)}
-    if api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-        if later is not None:
-            return {"ErrorCode": code}
+    if api_key in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT):
         text = f"Group {body['GroupId']} is not a consumer group."
-        return {"ErrorCode": code, "ErrorMessage": text}
+        if api_key == ApiKey.STREAMS_GROUP_HEARTBEAT:
+            text = f"Group {body['GroupId']} is not a streams group."
+        return {"ErrorCode": code, "ErrorMessage": text if later is None else None}
     if api_key == ApiKey.OFFSET_DELETE:
         return {"ErrorCode": code}
     topics = [

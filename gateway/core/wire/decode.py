@@ -35,6 +35,7 @@ from gateway.core.wire.schema import (
     I8,
     I8S,
     I16,
+    I16S,
     I32,
     I32S,
     I64,
@@ -231,6 +232,8 @@ def _rare_value(reader: Reader, op: Op, flexible: bool) -> Value:
             return None
         assert op.plan is not None
         return _struct(reader, op.plan)
+    if kind == I16S:
+        return _i16s(reader, op, flexible)
     assert kind == U16
     return reader.i16() & 0xFFFF
 
@@ -277,6 +280,14 @@ def _i32s(reader: Reader, op: Op, flexible: bool) -> list[int] | None:
     at = reader.skip(4 * count)
     data = reader.data
     return [read_i32_be(data, at + 4 * index) for index in range(count)]
+
+
+def _i16s(reader: Reader, op: Op, flexible: bool) -> list[int] | None:
+    count = reader.count(op, 2, flexible=flexible)
+    if count < 0:
+        return None
+    reader.charge_rows(count)
+    return [int(reader.i16()) for _ in range(count)]
 
 
 def _strings(reader: Reader, op: Op, flexible: bool) -> list[str] | None:

@@ -22,6 +22,7 @@ from gateway.core.wire.schema import (
     COLUMN_TAGS,
     I8,
     I16,
+    I16S,
     I32,
     I32S,
     I64,
@@ -132,6 +133,9 @@ def _rare_value(writer: Writer, op: Op, value: Value, flexible: bool) -> None:
     if kind == I32S:
         for number in _list(writer, op, value, flexible):
             write_i32_be(writer.out, number)
+    elif kind == I16S:
+        for number in _list(writer, op, value, flexible):
+            write_i16_be(writer.out, number)
     elif kind == STRINGS:
         assert op.item is not None
         for string in _list(writer, op, value, flexible):

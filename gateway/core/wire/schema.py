@@ -9,8 +9,8 @@ A table is one message, in wire order, nested by two spaces:
       AllowAutoTopicCreation bool 4+ =true
 
 A field line is `Name type[?[nullable versions]] [versions] [#tag] [=default]`.
-  types:    bool i8 i16 u16 i32 i64 uuid string bytes records; `[]T` arrays of i8, i32 or string;
-            `[]` an array of the structs that follow, `{}` one such struct;
+  types:    bool i8 i16 u16 i32 i64 uuid string bytes records; `[]T` arrays of i8, i16, i32
+            or string; `[]` an array of the structs that follow, `{}` one such struct;
             `ackbatches` and `acquired`: the two columns of decode.py
   versions: `3`, `1-7`, `2+`; none = all versions the enclosing struct is in
   `?`       may be null in all its versions, `?7+` only in those
@@ -51,8 +51,9 @@ STRINGS: Final = 11
 STRUCT: Final = 12
 U16: Final = 13
 I8S: Final = 14
-ACK_BATCHES: Final = 15  # this and the following: columns
-ACQUIRED: Final = 16
+I16S: Final = 15
+ACK_BATCHES: Final = 16  # this and the following: columns
+ACQUIRED: Final = 17
 
 _KINDS: Final = {
     "bool": BOOL,
@@ -66,6 +67,7 @@ _KINDS: Final = {
     "bytes": BYTES,
     "records": BYTES,
     "[]i8": I8S,
+    "[]i16": I16S,
     "[]i32": I32S,
     "[]string": STRINGS,
     "[]": STRUCTS,
@@ -80,7 +82,7 @@ _ZEROS: Final[dict[int, object]] = {
     BYTES: b"",
     I8S: b"",
 }
-_LISTS: Final = frozenset({I32S, STRINGS, STRUCTS, ACK_BATCHES, ACQUIRED})
+_LISTS: Final = frozenset({I16S, I32S, STRINGS, STRUCTS, ACK_BATCHES, ACQUIRED})
 # Bytes an element takes at least; anything else takes at least 1.
 _SIZE_MIN: Final = {I16: 2, U16: 2, I32: 4, I64: 8, UUID: 16}
 

@@ -12,10 +12,12 @@ from subprocess import DEVNULL, PIPE
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.kafka_tools import CONSUMER_GROUPS, KafkaTools
-from tests.rig.clients.wire_client import ShareSession
+from tests.rig.clients.wire_client import ShareSession, WireClient
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import DIRECT
 from tests.rig.kafka import produce
@@ -95,6 +97,29 @@ def test_no_consumer_joins(
         assert member.heartbeat(member.member_epoch)["ErrorCode"] == 0, "it is left in peace"
         member.leave()
     assert inconsistent in consumer_error(front, group, name, protocol), "also while it is empty"
+
+
+def test_no_streams_application_joins(front: str, topic: Topic, share_group: Names) -> None:
+    """By Kafka Streams' own protocol (KIP-1071)."""
+    name, group = topic(), share_group("one-kind")
+    joining = {
+        "GroupId": group,
+        "MemberId": "AAAAAAAAAAAAAAAAAAAAAA",
+        "RebalanceTimeoutMs": 10_000,
+        "ProcessId": "process",
+        "Topology": {"Epoch": 0, "Subtopologies": []},
+        "ActiveTasks": [],
+        "StandbyTasks": [],
+        "WarmupTasks": [],
+    }
+    with of_one_record(front, group, name) as member:
+        for empty in (False, True):
+            if empty:
+                member.leave()
+            with WireClient(front) as line:
+                answer = line.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, joining)
+            assert answer["ErrorCode"] == ErrorCode.GROUP_ID_NOT_FOUND
+            assert answer["ErrorMessage"] == f"Group {group} is not a streams group."
 
 
 def test_nobody_else_commits(

@@ -220,6 +220,19 @@ STRANGERS: dict[ApiKey, tuple[int, dict[str, Any]]] = {
         1,
         {"MemberId": "m", "MemberEpoch": 0, "RebalanceTimeoutMs": 1_000, "TopicPartitions": []},
     ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (
+        0,
+        {
+            "MemberId": "m",
+            "MemberEpoch": 0,
+            "RebalanceTimeoutMs": 1_000,
+            "ProcessId": "p",
+            "Topology": {"Epoch": 0, "Subtopologies": []},
+            "ActiveTasks": [],
+            "StandbyTasks": [],
+            "WarmupTasks": [],
+        },
+    ),
     ApiKey.OFFSET_COMMIT: (9, {"Topics": [{"Name": TOPIC, "Partitions": [ROW]}]}),
     ApiKey.TXN_OFFSET_COMMIT: (
         3,
@@ -246,8 +259,8 @@ def test_who_has_no_right_does_not_learn_that_the_name_is_taken(
                     for api, (version, body) in STRANGERS.items()
                 ]
     assert said["nobody", GROUP] == said["nobody", "no-such"]
-    assert str(said["nobody", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 4
-    assert str(said["looker", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 4
+    assert str(said["nobody", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 5
+    assert str(said["looker", GROUP]).count(f"'ErrorCode': {GROUP_DENIED}") == 5
     inconsistent, *others = said["owner", GROUP]
     assert inconsistent["ErrorCode"] == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     not_found = f"'ErrorCode': {int(ErrorCode.GROUP_ID_NOT_FOUND)}"

@@ -272,4 +272,95 @@ ConsumerGroupDescribe response
           Partitions []i32
       MemberType i8 1+ =-1
     AuthorizedOperations i32 =-2147483648
+
+StreamsGroupHeartbeat request
+  GroupId string
+  MemberId string
+  MemberEpoch i32
+  EndpointInformationEpoch i32
+  InstanceId string? =null
+  RackId string? =null
+  RebalanceTimeoutMs i32 =-1
+  Topology {}? =null
+    Epoch i32
+    Subtopologies []
+      SubtopologyId string
+      SourceTopics []string
+      SourceTopicRegex []string
+      StateChangelogTopics []
+        Name string
+        Partitions i32
+        ReplicationFactor i16
+        TopicConfigs []
+          Key string
+          Value string
+      RepartitionSinkTopics []string
+      RepartitionSourceTopics []
+        Name string
+        Partitions i32
+        ReplicationFactor i16
+        TopicConfigs []
+          Key string
+          Value string
+      CopartitionGroups []
+        SourceTopics []i16
+        SourceTopicRegex []i16
+        RepartitionSourceTopics []i16
+  ActiveTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  StandbyTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  WarmupTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  ProcessId string? =null
+  UserEndpoint {}? =null
+    Host string
+    Port u16
+  ClientTags []? =null
+    Key string
+    Value string
+  TaskOffsets []? =null
+    SubtopologyId string
+    Partition i32
+    Offset i64
+  TaskEndOffsets []? =null
+    SubtopologyId string
+    Partition i32
+    Offset i64
+  ShutdownApplication bool
+StreamsGroupHeartbeat response
+  ThrottleTimeMs i32
+  ErrorCode i16
+  ErrorMessage string? =null
+  MemberId string
+  MemberEpoch i32
+  HeartbeatIntervalMs i32
+  AcceptableRecoveryLag i32
+  TaskOffsetIntervalMs i32
+  Status []? =null
+    StatusCode i8
+    StatusDetail string
+  ActiveTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  StandbyTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  WarmupTasks []? =null
+    SubtopologyId string
+    Partitions []i32
+  EndpointInformationEpoch i32
+  PartitionsByUserEndpoint []? =null
+    UserEndpoint {}
+      Host string
+      Port u16
+    ActivePartitions []
+      Topic string
+      Partitions []i32
+    StandbyPartitions []
+      Topic string
+      Partitions []i32
 """

@@ -28,7 +28,7 @@ from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.share_client import PASSED, SIZE_PREFIX, ScriptedConnection, joined
 from tests.rig.virtual_time import now_ms, run
 
-VERSION = 3  # all but OffsetDelete and the heartbeat have it
+VERSION = 3  # all but OffsetDelete and the heartbeats have it
 
 
 def committing(metadata: str = "", **fields: object) -> Message:
@@ -40,6 +40,7 @@ DELETED = [{"Name": TOPIC, "Partitions": [{"PartitionIndex": 0}]}]
 BODIES: dict[ApiKey, tuple[int, Message]] = {
     ApiKey.JOIN_GROUP: (VERSION, {"GroupId": GROUP, "MemberId": ""}),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, {"GroupId": GROUP, "MemberId": "m", "MemberEpoch": 0}),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, {"GroupId": GROUP, "MemberId": "m", "MemberEpoch": 0}),
     ApiKey.OFFSET_COMMIT: (VERSION, committing()),
     ApiKey.TXN_OFFSET_COMMIT: (VERSION, committing(TransactionalId="t")),
     ApiKey.OFFSET_DELETE: (0, {"GroupId": GROUP, "Topics": DELETED}),
@@ -171,6 +172,7 @@ def error_codes(answer: Message | None) -> set[int]:
     [
         (ApiKey.JOIN_GROUP, {"MemberId": "m"}),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"MemberEpoch": 4}),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, {"MemberEpoch": 4}),
         (ApiKey.OFFSET_COMMIT, {"GenerationIdOrMemberEpoch": 4, "MemberId": "m"}),
         (ApiKey.TXN_OFFSET_COMMIT, {"GenerationId": 4, "MemberId": "m"}),
     ],

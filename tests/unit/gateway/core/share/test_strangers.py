@@ -29,6 +29,10 @@ VERSIONS = [
     for key in sorted(GUARDED)
     for version in range(APIS[key].min_version, APIS[key].max_version + 1)
 ]
+HEARTBEATS = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer",
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "streams",
+}
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
@@ -83,6 +87,9 @@ def commit(*metadata: str | None, generation: int = -1) -> Message:
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"MemberEpoch": 0}, True),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"MemberEpoch": 1}, False),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"MemberEpoch": -1}, False),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, {"MemberEpoch": 0}, True),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, {"MemberEpoch": 1}, False),
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, {"MemberEpoch": -1}, False),
         (ApiKey.OFFSET_COMMIT, commit(""), True),
         (ApiKey.OFFSET_COMMIT, commit("", generation=0), False),
         (ApiKey.TXN_OFFSET_COMMIT, {"GenerationId": -1}, True),
@@ -112,7 +119,7 @@ def test_the_refusal_can_be_sent_in_every_version(key: int, version: int) -> Non
         {"TopicId": b"t" * 16} if (key, version) == (ApiKey.OFFSET_COMMIT, 10) else {"Name": "t"}
     )
     body: Message = {"GroupId": "g"}
-    if key not in (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT):
+    if key not in (ApiKey.JOIN_GROUP, *HEARTBEATS):
         body["Topics"] = [{**named, "Partitions": [{"PartitionIndex": 3}]}]
     asked = decode_request(key, version, encode_request(key, version, body))
     answer = decode_response(key, version, encode_response(key, version, refusal(key, asked)))
@@ -124,3 +131,5 @@ def test_the_refusal_can_be_sent_in_every_version(key: int, version: int) -> Non
         assert {**topic, **named} == topic
     else:
         assert answer["ErrorCode"] == NOT_FOUND
+        if key in HEARTBEATS:
+            assert answer["ErrorMessage"] == f"Group g is not a {HEARTBEATS[ApiKey(key)]} group."
