@@ -99,6 +99,7 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
     offsets now are others. Whoever set a position without an epoch may have settled some of them.
     So may a commit of an earlier version, up to its cursor: it names an epoch, not its start.
+    What retention has taken is settled, whatever was there.
     """
 
     checkers.settled = {offset for offset in checkers.settled if offset < first}
@@ -114,7 +115,7 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
         if hold.offset >= first:
             checkers.holds.pop(hold.offset)
     for offset in settled_of(loaded):
-        if offset >= first:
+        if offset >= max(first, checkers.log.start):
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
                 continue  # `back_again`: log and store were both set back
             if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):

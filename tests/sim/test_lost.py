@@ -6,9 +6,9 @@ import pytest
 
 from dispatcher.core.model import Policy, RecordsRead
 from dispatcher.core.steps import Snapshot
-from tests.sim.checkers import Checkers
+from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
-from tests.sim.lost import cut_there, found_out, in_doubt, judge_read, know_lost
+from tests.sim.lost import cut_there, forget, found_out, in_doubt, judge_read, know_lost
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -120,3 +120,21 @@ def test_a_window_reads_on_behind_holes_where_records_are_lost(
     assert (log.lost_from is None) == read_on
     assert (10 in log.records) == read_on
     assert checkers.settled == set(range(7)) | (set() if read_on else known)
+
+
+def test_a_window_that_forgets_lost_records_may_know_as_settled_what_retention_took() -> None:
+    """The leader knows its epochs from the log's start on: there, it says, the log parts."""
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    for _ in range(2):
+        for _ in range(10):
+            log.append(b"key")
+        log.elect(0)
+        log.lost(0)
+    for _ in range(10):
+        log.append(b"key")
+    log.truncate(3)
+    assert found_out(log, checkers) == 0
+    forget(checkers, 0, Snapshot(3, epochs=((0, 0),)))
+    with pytest.raises(CheckFailure, match="3 of"):
+        forget(checkers, 0, Snapshot(4, epochs=((0, 0),)))
