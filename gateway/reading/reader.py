@@ -246,6 +246,11 @@ class Reader:
             for place in fetch.places:
                 self._failed(place, code, str(error))
             return
+        except Exception as bug:  # An answer that meets one keeps its partitions, not the node.
+            log.exception("fetch_not_read", broker=broker)
+            for place in fetch.places:
+                self._failed(place, ErrorCode.UNKNOWN_SERVER_ERROR, repr(bug))
+            return
         if fetch.max_wait_ms and not all(map(brings_nothing, answers.values())):
             self._rest(broker)
         for at, place in enumerate(shortest_first(fetch.places, answers), 1):

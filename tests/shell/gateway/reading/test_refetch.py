@@ -1,11 +1,19 @@
-"""Fetches that a quota of Kafka holds up: the answer has a wait, and none of the partitions."""
+"""Answers that have none of the partitions: of fetches that a quota of Kafka holds up (those have a
+wait), and of those that meet a bug.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 
+import pytest
+
+from gateway.core.cluster.topology import TopicPartition
+from gateway.core.reading.fetch_messages import answers_by_partition
+from gateway.core.reading.fetching import Fetch
 from gateway.core.wire.records import read_records
+from gateway.core.wire.schema import Message
 from gateway.reading.reader import Reader
 from tests.rig.fake_broker import ReceivedRequest
 from tests.shell.gateway.reading.test_reader import COMMITTED, END, Log, at_work, read_one, run
@@ -63,3 +71,21 @@ def test_records_that_have_left_the_cache_are_read_again_beyond_a_quota() -> Non
         assert [record.value for record in read_records(data)] == [b"3", b"4"]
 
     run(work, Throttled())
+
+
+def test_an_answer_that_meets_a_bug_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    bugs = [KeyError("Records")]
+
+    def buggy(fetch: Fetch, response: Message) -> dict[TopicPartition, Message]:
+        if bugs:
+            raise bugs.pop()
+        return answers_by_partition(fetch, response)
+
+    monkeypatch.setattr("gateway.reading.refetch.answers_by_partition", buggy)
+
+    async def work(reader: Reader) -> None:
+        async with at_work(reader):
+            read = await read_one(reader, 0, -1)
+        assert read.offsets == list(range(END)), "tried again"
+
+    run(work, Log())
