@@ -86,3 +86,12 @@ class CommittedOffset:
             checkers.causes.setdefault(offset, "settled elsewhere")
             checkers.ended.add((offset, checkers.log.known_epoch_at(offset)))
         return True
+
+    def taken_again(self, committed: Snapshot, checkers: Checkers) -> None:
+        """The store is lost, and Kafka has the position that was taken up as it was set. It names
+        no epochs: if the log has lost its records since, it is believed about others.
+        """
+        if committed == self.taken:
+            for offset in settled_of(committed):
+                checkers.settled.add(offset)
+                checkers.causes.setdefault(offset, "settled elsewhere")

@@ -25,6 +25,7 @@ def judge_loaded(
         return
     if claimed.snapshot is None:
         checkers.regressed(committed)
+        window.committed.taken_again(committed, checkers)
     elif not window.world.policy.reliable:
         return
     elif not was_set_back:
@@ -34,6 +35,7 @@ def judge_loaded(
             raise CheckFailure("StoreIsAhead", f"{claimed} of {committed}")
     elif window.committed.origin > claimed.origin:
         checkers.regressed(committed)
+        window.committed.taken_again(committed, checkers)
     else:
         same = window.committed.origin == claimed.origin
         checkers.set_back(snapshot, committed if same else Snapshot(cursor=0), kept_to)

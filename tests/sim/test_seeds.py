@@ -61,6 +61,7 @@ TAUGHT = [
     21000511,  # test_a_window_reads_on_behind_holes_where_records_are_lost
     9001590,  # as 21000511
     25000887,  # the checkers own: below the log's start there are no other records
+    24003317,  # the checkers own: a position without epochs is believed again without the store
     21000720,  # the checkers own: a record that an operator sent out is parked again
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
