@@ -73,9 +73,12 @@ from dispatcher.core.reports.key_stats import KeyStats, hot_keys, key_stats, key
 from dispatcher.core.reports.picture import Picture, picture_of
 from dispatcher.core.reports.stats import (
     Held,
+    ParkedRecord,
     WindowStats,
     first_unsettled,
     held_records,
+    parked_offsets,
+    parked_records,
     unsettled_keys,
     window_stats,
 )
@@ -250,8 +253,16 @@ class Dispatcher:
         """O(members + records with a retry)."""
         return held_records(self._state)
 
+    def parked_offsets(self) -> list[int]:
+        """Of the records that wait for an operator, ascending. O(records with a retry)."""
+        return parked_offsets(self._state)
+
+    def parked(self, offsets: list[int]) -> list[ParkedRecord]:
+        """Those of the offsets that are parked."""
+        return parked_records(self._state, offsets)
+
     def stats(self) -> WindowStats:
-        """O(span)."""
+        """O(span + records aside)."""
         return window_stats(self._state)
 
     def picture(self, runs_max: int) -> Picture:

@@ -72,6 +72,8 @@ SENT_RANGES_MAX: Final = 16_384
 
 # Draining keys that an operator is shown one by one; all are counted. The rest is more of the same.
 DRAINING_SHOWN_MAX: Final = 100
+# Parked records in a window's figures; of all of them there are lists. A policy can park a million.
+PARKED_SHOWN_MAX: Final = 1_000
 
 # The pause before a window that broke, or could not be loaded, is loaded again: doubles from the
 # first, which a Redis that restarts needs, to the second, while the store or upstream is away.

@@ -27,6 +27,9 @@ STOPPED_GROUPS_NAMED = 10  # in /health; the overview marks all of them
 WINDOW_LOAD_S_MAX = 5.0  # an operator waits this long for a window that is not in memory
 VALUE_BYTES_SHOWN = 64 * 1024  # of a parked record's value; some screens of JSON
 PARKED_KEYS_READ_MAX = 1_000  # keys read again from Kafka to be shown, per window
+# Parked records looked at, or decided about, in one turn of the event loop: some milliseconds. What
+# is decided is one step in Redis, and before Redis 7 a call takes a million words.
+PARKED_AT_ONCE = 2_000
 CLAIMS_MAX = 3  # a window that was just closed may still be on its way into memory, and claim
 LOGGED_PLACES_MAX = 20  # partitions of one log line
 RECOGNISED_AT_ONCE = 32  # two questions each, on the one connection to their coordinator

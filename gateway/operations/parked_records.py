@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from dispatcher.core.dispatcher import Dispatcher
 from dispatcher.core.model import Key, OperatorAct, OperatorVerb, Reason
 from dispatcher.core.reports.stats import ParkedRecord
 from dispatcher.core.routing.glob import matches
@@ -32,6 +34,7 @@ from gateway.operations.errors import (
 )
 from gateway.operations.group_offsets import GroupOffsets
 from gateway.operations.limits import (
+    PARKED_AT_ONCE,
     PARKED_KEYS_READ_MAX,
     VALUE_BYTES_SHOWN,
     WINDOW_LOAD_S_MAX,
@@ -131,9 +134,13 @@ class ParkedRecords:
             if not choice.in_window(window) or place < after[:2] or len(rows) >= rows_max:
                 continue
             floor = after[2] if place == after[:2] else -1
-            parked = [record for record in await _parked(window) if record.offset > floor]
+            await _loaded(window)
+            parked: list[ParkedRecord] = []
+            async for portion in _parked(window, floor):
+                parked += [one for one in portion if _may_be_chosen(one, choice)]
+                if choice.key is None and len(parked) >= rows_max - len(rows):
+                    break
             if choice.key is None:
-                parked = [record for record in parked if _is_chosen(record, choice, {})]
                 parked = parked[: rows_max - len(rows)]
             keys = await self._keys(window, parked)
             chosen = [record for record in parked if _is_chosen(record, choice, keys)]
@@ -193,7 +200,7 @@ class ParkedRecords:
             raise StateUnavailable(f"the record cannot be read: {error}") from error
 
     async def release(self, group: str, choice: Choice, verb: OperatorVerb) -> list[Decided]:
-        """Decides over the chosen records, partition by partition: all of a partition's or none.
+        """Decides over the chosen records, partition by partition, PARKED_AT_ONCE at a time.
         Returns once the decisions are stored. A partition that fails does not hold up the others;
         one with parked records that no node can have now fails.
 
@@ -224,43 +231,60 @@ class ParkedRecords:
 
     async def _release(self, window: Window, choice: Choice, verb: OperatorVerb) -> list[Decided]:
         """Of one partition. Raises NotParked, InvalidOperation, StateUnavailable."""
-        await _loaded(window)
-        keys: dict[int, Key] = {}
-        if choice.key is not None:
-            keys = await self._keys(window, await _parked(window), sys.maxsize)
-        # From here to `ask` nothing is awaited: the decision is about the records parked now.
-        core = window.dispatcher
-        place = _text(window)
-        if core is None:
-            raise StateUnavailable(f"{place} is being loaded")
-        parked = [record for record in core.stats().parked if _is_chosen(record, choice, keys)]
-        chosen = [record.offset for record in parked]
-        if choice.offsets is not None:
-            missing = sorted(set(choice.offsets) - set(chosen))
-            if missing:
-                more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-                raise NotParked(f"{place}: offset {missing[0]} is not parked{more}")
-            chosen = sorted(set(choice.offsets))
+        chosen = await self._chosen(window, choice)
         if not chosen:
             return []
         if verb is OperatorVerb.DEAD_LETTER:
             _require_dead_letters(window)
-        try:
-            await window.ask(OperatorAct(verb, chosen, self.now_ms()))
-        except WindowUnavailable as unavailable:
-            raise StateUnavailable(f"{place}: {unavailable}") from unavailable
+        done: list[int] = []
+        again: set[int] = set()
+        failed = ""
+        for at in range(0, len(chosen), PARKED_AT_ONCE):
+            # From here to `ask` nothing is awaited: the decision is about the records parked now.
+            portion = _still_parked(window, chosen[at : at + PARKED_AT_ONCE])
+            try:
+                await window.ask(OperatorAct(verb, portion, self.now_ms()))
+            except WindowUnavailable as unavailable:
+                failed = f"{_text(window)}: {unavailable}"
+                break
+            done += portion
+            if verb is OperatorVerb.RETRY:
+                again.update(_parked_again(window, portion))
+        if failed and not done:
+            raise StateUnavailable(failed)
         log.info(
             "parked_released",
             group=window.key.group,
             topic=window.partition.topic,
             partition=window.partition.partition,
             action=verb.value,
-            records=len(chosen),
+            records=len(done),
             first=chosen[0],
             last=chosen[-1],
         )
-        again = _parked_again(window) if verb is OperatorVerb.RETRY else frozenset()
-        return _decided(window, chosen, again)
+        decided = _decided(window, done, again)
+        if failed:
+            decided.append(Decided(*_place(window), [], failed))
+        return decided
+
+    async def _chosen(self, window: Window, choice: Choice) -> list[int]:
+        """The parked offsets that it means, ascending. Raises NotParked, StateUnavailable."""
+        await _loaded(window)
+        parked: list[ParkedRecord] = []
+        if choice.offsets is None:
+            async for portion in _parked(window):
+                parked += [one for one in portion if _may_be_chosen(one, choice)]
+        elif (core := _dispatcher(window)) is not None:
+            parked = core.parked(sorted(set(choice.offsets)))
+        keys = {} if choice.key is None else await self._keys(window, parked, sys.maxsize)
+        chosen = [record.offset for record in parked if _is_chosen(record, choice, keys)]
+        if window.dispatcher is None:
+            raise StateUnavailable(f"{_text(window)} is being loaded")
+        missing = sorted(set(choice.offsets or ()) - set(chosen))
+        if missing:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            raise NotParked(f"{_text(window)}: offset {missing[0]} is not parked{more}")
+        return chosen
 
     async def _keys(
         self, window: Window, parked: list[ParkedRecord], most: int = PARKED_KEYS_READ_MAX
@@ -306,14 +330,25 @@ def _place(window: Window) -> tuple[str, int]:
     return window.partition.topic, window.partition.partition
 
 
-def _parked_again(window: Window) -> frozenset[int]:
-    """Records that an operator has sent out, and that nobody takes."""
+def _dispatcher(window: Window) -> Dispatcher | None:
+    """None: the window is not up, or parks nothing, as that of an unreliable group."""
     core = window.dispatcher
-    parked = () if core is None else core.stats().parked
-    return frozenset(record.offset for record in parked if record.reason is Reason.OPERATOR)
+    return core if isinstance(core, Dispatcher) else None
 
 
-def _decided(window: Window, chosen: list[int], again: frozenset[int]) -> list[Decided]:
+def _still_parked(window: Window, offsets: list[int]) -> list[int]:
+    core = _dispatcher(window)
+    return offsets if core is None else [record.offset for record in core.parked(offsets)]
+
+
+def _parked_again(window: Window, offsets: list[int]) -> list[int]:
+    """Records that an operator has sent out, and that nobody takes."""
+    core = _dispatcher(window)
+    parked = [] if core is None else core.parked(offsets)
+    return [record.offset for record in parked if record.reason is Reason.OPERATOR]
+
+
+def _decided(window: Window, chosen: list[int], again: set[int]) -> list[Decided]:
     topic, partition = _place(window)
     done = [offset for offset in chosen if offset not in again]
     found = [Decided(topic, partition, done)] if done else []
@@ -339,8 +374,13 @@ def _nothing(choice: Choice) -> str:
     return "no parked record matches" if filtered else "nothing is parked"
 
 
+def _may_be_chosen(record: ParkedRecord, choice: Choice) -> bool:
+    """Whether it depends on its key alone."""
+    return choice.reason is None or record.reason is choice.reason
+
+
 def _is_chosen(record: ParkedRecord, choice: Choice, keys: dict[int, Key]) -> bool:
-    if choice.reason is not None and record.reason is not choice.reason:
+    if not _may_be_chosen(record, choice):
         return False
     if choice.key is None:
         return True
@@ -368,7 +408,13 @@ async def _loaded(window: Window) -> None:
         ) from None
 
 
-async def _parked(window: Window) -> list[ParkedRecord]:
-    await _loaded(window)
-    core = window.dispatcher
-    return [] if core is None else core.stats().parked
+async def _parked(window: Window, floor: int = -1) -> AsyncIterator[list[ParkedRecord]]:
+    """Those behind `floor`, PARKED_AT_ONCE in each turn of the event loop."""
+    core = _dispatcher(window)
+    offsets = [] if core is None else core.parked_offsets()
+    for at in range(bisect_right(offsets, floor), len(offsets), PARKED_AT_ONCE):
+        core = _dispatcher(window)
+        if core is None:
+            return
+        yield core.parked(offsets[at : at + PARKED_AT_ONCE])
+        await asyncio.sleep(0)

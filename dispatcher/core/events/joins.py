@@ -45,13 +45,13 @@ def last_sent(state: WindowState) -> int:
     return offset - 1
 
 
-def individually_sent(state: WindowState) -> list[tuple[int, int]]:
-    """Offsets sent beyond the last sent position: ascending, disjoint, non-adjacent inclusive
-    ranges, the first SENT_RANGES_MAX. O(span + that).
+def individually_sent(state: WindowState, position: int) -> list[tuple[int, int]]:
+    """Offsets sent beyond `position`, the last sent one: ascending, disjoint, non-adjacent
+    inclusive ranges, the first SENT_RANGES_MAX. O(span + that).
     """
     window = state.window
     sent: list[tuple[int, int]] = []
-    start = last_sent(state) + 1  # behind the last offset that was not sent
+    start = position + 1  # behind the last offset that was not sent
     offset = window.aside.first_from(start)
     while offset != NO_OFFSET and len(sent) < SENT_RANGES_MAX:
         if not was_sent(state, offset):

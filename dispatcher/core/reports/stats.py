@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dispatcher.core.events.joins import individually_sent, last_sent
 from dispatcher.core.events.room import has_many_slow_keys, holder, may_go_aside, room
-from dispatcher.core.limits import DRAINING_SHOWN_MAX
+from dispatcher.core.limits import DRAINING_SHOWN_MAX, PARKED_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason
 from dispatcher.core.records.draining_keys import Draining
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue, MemberQueue
@@ -77,7 +77,7 @@ class WindowStats:
     in_flight: int
     backing_off: int
     dead_lettering: int
-    parked: list[ParkedRecord]
+    parked: list[ParkedRecord]  # the first PARKED_SHOWN_MAX
     members: list[MemberStats]
     span_max: int
     full_span: FullSpan | None  # None: there is room to read on, or will be
@@ -104,12 +104,19 @@ class Held:
 
 def held_records(state: WindowState) -> Held:
     """O(members + records with a retry): for scrapes."""
-    states = [retry.state for retry in state.retries.by_offset.values()]
+    waiting = dead_lettering = parked = 0
+    for retry in state.retries.by_offset.values():
+        if retry.state is RetryState.PARKED:
+            parked += 1
+        elif retry.state is RetryState.WAITING:
+            waiting += 1
+        elif retry.state is RetryState.DEAD_LETTER:
+            dead_lettering += 1
     return Held(
         in_flight=sum(member.in_flight for member in [*state.members, *state.absent.values()]),
-        backing_off=states.count(RetryState.WAITING),
-        dead_lettering=states.count(RetryState.DEAD_LETTER),
-        parked=states.count(RetryState.PARKED),
+        backing_off=waiting,
+        dead_lettering=dead_lettering,
+        parked=parked,
         aside=state.window.aside.count,
         aside_part=state.window.aside.part_of(state.policy.held_max),
     )
@@ -137,6 +144,20 @@ def _queues(state: WindowState) -> list[KeyQueue]:
     return found
 
 
+def _count_keys(state: WindowState) -> int:
+    """How many there are of them. O(span + keys aside)."""
+    window = state.window
+    found = 0
+    for offset, aside in window.aside.queues.items():
+        if aside.head == offset:
+            found += 1
+    for offset in range(window.front, window.read_position):
+        queue = window.queues[offset & window.mask]
+        if queue is not None and queue.head == offset:
+            found += 1
+    return found
+
+
 def records_of(state: WindowState, queue: KeyQueue) -> int:
     """The unsettled records of a key. O(those in the span)."""
     window = state.window
@@ -150,32 +171,31 @@ def records_of(state: WindowState, queue: KeyQueue) -> int:
 
 
 def window_stats(state: WindowState) -> WindowStats:
-    """O(span): for operators, not for every step or scrape."""
+    """O(span + records aside): for operators, not for every step or scrape."""
     window = state.window
-    queues = _queues(state)
     draining = [
-        DrainingCount(state, queue, state.draining_keys.by_key[queue])
-        for queue in queues
-        if queue in state.draining_keys.by_key
+        DrainingCount(state, queue, drain) for queue, drain in state.draining_keys.by_key.items()
     ]
+    draining.sort(key=_first_offset)
+    position = last_sent(state)
     members: list[MemberQueue] = [*state.members, *state.absent.values()]
     held = held_records(state)
     return WindowStats(
         cursor=window.cursor,
         read_position=window.read_position,
         unsettled=window.unsettled(),
-        keys=len(queues),
+        keys=_count_keys(state),
         in_flight=held.in_flight,
         backing_off=held.backing_off,
         dead_lettering=held.dead_lettering,
-        parked=_parked(state),
+        parked=parked_records(state, parked_offsets(state)[:PARKED_SHOWN_MAX]),
         members=[_member(member, draining) for member in members],
         span_max=state.policy.span_max,
         full_span=_full_span(state),
         draining=[key.stats() for key in draining[:DRAINING_SHOWN_MAX]],
         draining_cleared=state.draining_keys.cleared,
-        last_sent=last_sent(state),
-        individually_sent=individually_sent(state),
+        last_sent=position,
+        individually_sent=individually_sent(state, position),
         aside=window.aside.count,
         held_max=state.policy.held_max,
     )
@@ -184,6 +204,7 @@ def window_stats(state: WindowState) -> WindowStats:
 class DrainingCount:
     def __init__(self, state: WindowState, queue: KeyQueue, drain: Draining) -> None:
         self.key = queue.key
+        self.first = queue.head
         self.member_id = drain.holder.member_id
         self.attempts = drain.attempts
         self.in_flight = queue.in_flight
@@ -191,6 +212,10 @@ class DrainingCount:
 
     def stats(self) -> DrainingKey:
         return DrainingKey(self.key, self.member_id, self.in_flight, self.blocked, self.attempts)
+
+
+def _first_offset(draining: DrainingCount) -> int:
+    return draining.first
 
 
 def _member(member: MemberQueue, draining: list[DrainingCount]) -> MemberStats:
@@ -227,11 +252,23 @@ def _full_span(state: WindowState) -> FullSpan | None:
     )
 
 
-def _parked(state: WindowState) -> list[ParkedRecord]:
+def parked_offsets(state: WindowState) -> list[int]:
+    """All of them, ascending. O(records with a retry)."""
+    parked = [
+        offset
+        for offset, retry in state.retries.by_offset.items()
+        if retry.state is RetryState.PARKED
+    ]
+    parked.sort()
+    return parked
+
+
+def parked_records(state: WindowState, offsets: list[int]) -> list[ParkedRecord]:
+    """Those of the offsets that are parked."""
     parked: list[ParkedRecord] = []
-    for offset in sorted(state.retries.by_offset):
-        retry = state.retries.by_offset[offset]
-        if retry.state is RetryState.PARKED:
+    for offset in offsets:
+        retry = state.retries.by_offset.get(offset)
+        if retry is not None and retry.state is RetryState.PARKED:
             queue = state.window.queue_at(offset)
             parked.append(
                 ParkedRecord(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 import structlog
@@ -18,9 +19,10 @@ from dispatcher.core.model import (
     Reason,
     SessionId,
 )
-from dispatcher.store.base import StoreError
+from dispatcher.store.base import StoreError, Write
 from gateway.config.groups import GroupSection
 from gateway.core.routing.ownership import Standing
+from gateway.operations import parked_records
 from gateway.operations.errors import (
     GroupUnknown,
     InvalidOperation,
@@ -82,6 +84,34 @@ def test_all_or_none() -> None:
             assert await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY) == [0]
             with pytest.raises(NotParked, match="nothing is parked"):
                 await released(records, Choice(TOPIC, 0), OperatorVerb.RETRY)
+
+    run(work())
+
+
+def test_many_are_decided_about_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each a step of its own in the store; what is decided stays so if a later one fails."""
+    monkeypatch.setattr(parked_records, "PARKED_AT_ONCE", 2)
+
+    async def work() -> None:
+        admin = Admin(section=BLOCKING)
+        async with admin.node:
+            records = await parked(admin, 7)
+            assert await offsets_of(records) == list(range(7))
+            page = await records.rows(GROUP, after=(TOPIC, 0, 1), rows_max=3)
+            assert [row.offset for row in page] == [2, 3, 4]
+            apply, before = admin.store.apply, len(admin.store.applied)
+
+            async def away_behind_the_second(writes: Sequence[Write]) -> list[StoreError | None]:
+                if len(admin.store.applied) == before + 2:
+                    admin.store.failures = [StoreError("away")] * 2
+                return await apply(writes)
+
+            monkeypatch.setattr(admin.store, "apply", away_behind_the_second)
+            done, left = await records.release(GROUP, Choice(TOPIC, 0), OperatorVerb.SKIP)
+            assert (done.offsets, done.failed) == ([0, 1, 2, 3], None)
+            assert left.failed is not None
+            assert await offsets_of(records) == [4, 5, 6]
+            assert await released(records, Choice(TOPIC, 0), OperatorVerb.SKIP) == [4, 5, 6]
 
     run(work())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.limits import PARKED_SHOWN_MAX
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.reports.stats import FullSpan, Held, MemberStats, ParkedRecord
 from dispatcher.core.steps import Snapshot
@@ -28,6 +30,22 @@ def test_parked_records_are_shown_in_the_order_of_the_log() -> None:
     play.acquire("c1")
     play.ack("c1", [2, 0, 1], AckType.REJECT)
     assert [parked.offset for parked in play.core.stats().parked] == [0, 1, 2]
+
+
+def test_of_very_many_parked_records_the_first_are_shown() -> None:
+    policy = Policy(rejected=PoisonPolicy.BLOCK)
+    count = PARKED_SHOWN_MAX + 3
+    play = Playbook(policy).join("c1").produce(*(b"%d" % at for at in range(count)))
+    while play.core.held().parked < count:
+        play.ack("c1", play.acquire("c1"), AckType.REJECT)
+    stats = play.core.stats()
+    assert [parked.offset for parked in stats.parked] == list(range(PARKED_SHOWN_MAX))
+    assert (stats.keys, play.core.held().parked) == (count, count)
+    core = play.core
+    assert isinstance(core, Dispatcher)
+    assert core.parked_offsets() == list(range(count))
+    last = core.parked([count - 1, count])
+    assert [parked.offset for parked in last] == [count - 1], "the other one is not parked"
 
 
 def test_since_when_a_record_is_parked_and_how_many_wait_behind_it() -> None:
