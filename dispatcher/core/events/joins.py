@@ -38,6 +38,11 @@ def last_sent(state: WindowState) -> int:
         if not was_sent(state, offset):
             return offset - 1
         offset = aside.first_from(offset + 1)
+    return sent_in_the_rings(state)
+
+
+def sent_in_the_rings(state: WindowState) -> int:
+    """The last sent position if all records aside were sent. O(span)."""
     offset = state.window.front
     end = max(state.window.read_position, state.window.known_end)
     while offset < end and was_sent(state, offset):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.core.events.joins import individually_sent, last_sent
+from dispatcher.core.events.joins import individually_sent, last_sent, sent_in_the_rings
 from dispatcher.core.events.room import has_many_slow_keys, holder, may_go_aside, room
 from dispatcher.core.limits import DRAINING_SHOWN_MAX, PARKED_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason
@@ -177,7 +177,7 @@ def window_stats(state: WindowState) -> WindowStats:
         DrainingCount(state, queue, drain) for queue, drain in state.draining_keys.by_key.items()
     ]
     draining.sort(key=_first_offset)
-    position = last_sent(state)
+    position = sent_in_the_rings(state) if _all_aside_sent(state) else last_sent(state)
     members: list[MemberQueue] = [*state.members, *state.absent.values()]
     held = held_records(state)
     return WindowStats(
@@ -199,6 +199,23 @@ def window_stats(state: WindowState) -> WindowStats:
         aside=window.aside.count,
         held_max=state.policy.held_max,
     )
+
+
+def _all_aside_sent(state: WindowState) -> bool:
+    """Whether every record aside is in flight or came back, as where very many are parked: then
+    nobody needs to look at one after the other in the order of the log.
+    """
+    aside, retries = state.window.aside, state.retries.by_offset
+    if aside.count > len(retries) + len(aside.leases):
+        return False
+    sent = 0
+    for offset in retries:
+        if offset < state.window.front and aside.contains(offset):
+            sent += 1
+    for offset in aside.leases:
+        if offset not in retries:
+            sent += 1
+    return sent == aside.count
 
 
 class DrainingCount:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dispatcher.core.dispatcher import Dispatcher
+from dispatcher.core.events.joins import last_sent
 from dispatcher.core.limits import PARKED_SHOWN_MAX
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.reports.stats import FullSpan, Held, MemberStats, ParkedRecord
@@ -46,6 +49,24 @@ def test_of_very_many_parked_records_the_first_are_shown() -> None:
     assert core.parked_offsets() == list(range(count))
     last = core.parked([count - 1, count])
     assert [parked.offset for parked in last] == [count - 1], "the other one is not parked"
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+def test_the_last_sent_position_behind_records_aside(*, backlog: bool) -> None:
+    """As the rule for joins finds it, one record after the other."""
+    policy = Policy(rejected=PoisonPolicy.BLOCK, span_max=16)
+    play = Playbook(policy).join("c1")
+    for at in range(20):
+        key = b"0" if backlog and at == 11 else b"%d" % at
+        play.produce(key, b"others")
+        while offsets := play.acquire("c1"):
+            play.ack("c1", [o for o in offsets if o % 2 == 0], AckType.REJECT)
+            play.ack("c1", [o for o in offsets if o % 2 == 1])
+    core = play.core
+    assert isinstance(core, Dispatcher)
+    assert core.held().aside > 4
+    assert core.stats().last_sent == last_sent(core._state)
+    assert (core.stats().last_sent == 21) is backlog
 
 
 def test_since_when_a_record_is_parked_and_how_many_wait_behind_it() -> None:
