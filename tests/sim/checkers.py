@@ -110,7 +110,7 @@ class Checkers:
             self.ended.add((offset, self.log.known_epoch_at(offset)))
         self.settled.add(offset)
         self.failed.pop(offset, None)
-        self.holds.pop(offset)
+        self.holds.end(offset, lost=offset in self.log.gone and offset not in self.causes)
 
     def committed(self, cursor: int, ranges: list[tuple[int, int]]) -> None:
         """To Kafka."""

@@ -10,6 +10,8 @@ from dispatcher.core.model import JoinPolicy
 from dispatcher.core.routing.glob import accepts
 from tests.sim.checkers import NOW, UNKNOWN, Checkers
 
+TOLD_MS = 1_000  # by then a tick has told that a lock is over
+
 
 def withheld(checkers: Checkers, member: str, now_ms: int) -> int | None:
     """A record that is free, due and the member's, and that it could acquire; None without."""
@@ -44,14 +46,19 @@ def _free(checkers: Checkers, member: str, now_ms: int) -> list[int]:
     """Records that are free and due, and that the member could acquire if they are its own.
 
     Says nothing of keys that the outside cannot be sure of: of records that were compacted,
-    parked, or may be leased still, or of members that joined with a limit. O(keys): for samples.
+    parked, or may be leased still, or of members that joined with a limit; nor of any key while a
+    record is in flight that the log has lost: since a restart it may be of that key. O(keys): for
+    samples.
     """
     policy, log = checkers.policy, checkers.log
     if policy.prefetch_per_key > 1 or not policy.reliable:
         return []
     if policy.join_policy is JoinPolicy.LAST_SENT and member in checkers.joined:
         return []
-    first = [checkers.first_of(key) for key in log.of_key if not checkers.holds.of_key(key)]
+    stray = now_ms < checkers.holds.lost_until_ms + TOLD_MS
+    stray = stray or any(hold.offset in log.gone for hold in checkers.holds)
+    keys = () if stray else log.of_key
+    first = [checkers.first_of(key) for key in keys if not checkers.holds.of_key(key)]
     free = [offset for offset in first if offset is not None]
     free += [
         offset

@@ -48,6 +48,7 @@ class Holds:
         self._by_key: dict[bytes, dict[int, Hold]] = {}
         self._by_member: dict[str, dict[int, Hold]] = {}
         self.left_ms: dict[str, int] = {}  # when members left, whose grace may not be over
+        self.lost_until_ms = 0  # locks of deliveries of lost records
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._by_offset
@@ -106,6 +107,20 @@ class Holds:
                 del self._by_key[hold.key][offset]
             del self._by_member[hold.member][offset]
         return hold
+
+    def end(self, offset: int, *, lost: bool) -> None:
+        """It is settled; `lost`: for no other cause than that the log has lost it. Then nobody may
+        work on it.
+        """
+        hold = self.pop(offset)
+        worked_on = hold is not None and hold.leased and not hold.expired
+        assert not (lost and worked_on), f"the log lost {offset}, still with {hold}"
+
+    def forget_from(self, first: int) -> None:
+        """The log has lost these records. The window may still know of their deliveries."""
+        for hold in [hold for hold in self if hold.offset >= first]:
+            self.pop(hold.offset)
+            self.lost_until_ms = max(self.lost_until_ms, hold.until_ms)
 
     def clear(self) -> None:
         self._by_offset.clear()

@@ -111,9 +111,7 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
     ):
         for offset in [offset for offset in known if offset >= first]:
             del known[offset]
-    for hold in list(checkers.holds):
-        if hold.offset >= first:
-            checkers.holds.pop(hold.offset)
+    checkers.holds.forget_from(first)
     for offset in settled_of(loaded):
         if offset >= max(first, checkers.log.start):
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:

@@ -98,9 +98,9 @@ def _ascending(batches: list[tuple[int, int, bytes]]) -> bool:
 def _left_to_do(
     state: WindowState, session: LeaseHolder | None, by: Acknowledge
 ) -> tuple[list[tuple[int, int, bytes]], list[int]]:
-    """The batches without the offsets that are no longer in the log: as at Kafka, nothing is wrong
-    with them. And if they were asked before, without an answer: without what was applied then. With
-    the numbers of the batches that they are from.
+    """The batches without the offsets that are no longer in the log, unless they hold them: as at
+    Kafka, nothing is wrong with them. And if they were asked before, without an answer: without
+    what was applied then. With the numbers of the batches that they are from.
     """
     left: list[tuple[int, int, bytes]] = []
     of: list[int] = []
@@ -122,14 +122,19 @@ def _left_of(
     if malformed(first, last, types, by.type_max) is not None:
         return [(first, last, types)]  # to be refused
     start = max(first, state.log_start)
+    aside = state.window.aside
+    left = [
+        (offset, offset, bytes([_kind(types, offset - first)]))
+        for offset in aside.between(first, min(last + 1, start))
+        if offset in aside.leases and _is_theirs(aside.leases[offset], session, by)
+    ]
     if start > last:
-        return []
+        return left
     if len(types) > 1:
         types = types[start - first :]
     outside = last >= state.window.front + state.window.capacity  # to be refused
     if not by.again or outside or types == _ONLY_RENEW:
-        return [(start, last, types)]
-    left: list[tuple[int, int, bytes]] = []
+        return [*left, (start, last, types)]
     for offset in _perhaps_left(state, start, last, types):
         kind = _kind(types, offset - start)
         if not _was_applied(state, session, by, offset, kind):
@@ -288,7 +293,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     bits_mask: i64 = window.bits_mask
     front: i64 = window.front
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
-    plain = state.prefetch == 1 and state.hold is None
+    plain = state.prefetch == 1 and state.hold is None and not state.strays
     drains = len(state.draining_keys.by_key) > 0
     ended: i64 = 0  # offsets of the ranges that are in the rings
     for first, last in ranges:

@@ -1,5 +1,9 @@
 """Input from the log: records, holes, records that it has lost, and a log start that ran past the
 cursor.
+
+A record in flight stays in flight when the log loses it (retention, compaction): a member works on
+it, and no later one of its key may go out before that ends. If it was not read again since a
+restart, nobody knows its key, and all keys wait for it: a stray.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from dispatcher.core.events.room import room
 from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import Gone, Key, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
+from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.routing.kept_keys import kept, shortened
 from dispatcher.core.steps import EpochsMoved, Notice
@@ -29,6 +34,7 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
     if not state.members or start not in range(event.start, event.end):
         return
     begun_at, known_end = start, max(start, window.known_end)
+    strays = len(state.strays)
     offsets = event.offsets
     assert len(offsets) == len(event.keys), "columns of unequal length"
     if state.owners.loads is not None:
@@ -39,6 +45,8 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
         start = window.read_position
     if window.front <= start < event.end:
         _read_ahead(state, start, event)
+    if len(state.strays) > strays:
+        state.relist()
     if event.epoch >= 0:  # a batch that is given up has none
         epochs = read_on(state.epochs, event.epoch, begun_at, window.read_position, known_end)
         if epochs is not state.epochs:
@@ -80,7 +88,7 @@ def _read_aside(state: WindowState, event: RecordsRead) -> None:
         if not aside.contains(offset):
             continue
         for gone in aside.between(start, offset):
-            _end_gone(state, gone)
+            _lost(state, gone)
         start = offset + 1
         window.unread.discard(offset)
         queue = _queue_for(state, event.keys[i], offset)
@@ -97,7 +105,7 @@ def _read_aside(state: WindowState, event: RecordsRead) -> None:
         elif not queue.listed:
             state.offer(queue)
     for gone in aside.between(start, end):
-        _end_gone(state, gone)
+        _lost(state, gone)
     window.read_position = window.first_aside_from(end)
 
 
@@ -121,19 +129,49 @@ def gone(state: WindowState, event: Gone) -> None:
     session = state.book.sessions.get((event.member_id, event.session_id))
     for offset in event.offsets:
         lease = state.window.lease_at(offset)
-        if lease is not None and lease.session is session:
+        if lease is not None and lease.session is session:  # It was not sent.
             queue = state.window.queue_at(offset)
-            _end_gone(state, offset)
+            state.detach(offset)
+            state.end_lost(offset)
             state.offer_key_of(queue)
 
 
-def _end_gone(state: WindowState, offset: int) -> None:
+def _lost(state: WindowState, offset: int) -> None:
     """The log does not have it any more, and it was not settled."""
-    if state.window.lease_at(offset) is not None:
-        state.detach(offset)
-    state.settle(offset)
-    state.count(Notice.TRUNCATED, 1)
-    state.example(Notice.TRUNCATED, offset)
+    lease = state.window.lease_at(offset)
+    if lease is None:
+        state.end_lost(offset)
+    elif state.window.queue_at(offset) is None:
+        _stray(state, offset, lease)
+
+
+def _stray(state: WindowState, offset: int, lease: Lease) -> None:
+    """Becomes an order unit of its own, as a record without a key."""
+    window = state.window
+    queue = KeyQueue(None, state.owner_of(None, offset))
+    queue.head = queue.tail = offset
+    queue.in_flight = 1
+    queue.holder = lease.session
+    queue.retried = offset in state.retries.by_offset
+    window.unread.discard(offset)
+    if offset < window.front:
+        window.aside.append(queue, offset, NO_OFFSET)
+    else:
+        at = offset & window.mask
+        window.unmark_hole(offset)
+        window.queues[at] = queue
+        window.nexts[at] = NO_OFFSET
+        window.live += 1
+    state.draining_keys.look_at(queue)
+    state.strays.add(offset)
+
+
+def strays_ended(state: WindowState) -> None:
+    """Lets the keys go on if none of them is in flight any more."""
+    window = state.window
+    state.strays = {offset for offset in state.strays if window.lease_at(offset) is not None}
+    if not state.strays:
+        state.relist()
 
 
 def _append(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
@@ -207,19 +245,24 @@ def _reread(state: WindowState, end: int) -> None:
     for offset in sorted([offset for offset in window.unread if offset < end]):
         window.unread.discard(offset)
         if offset >= window.front and window.queue_at(offset) is None:
-            _end_gone(state, offset)
+            _lost(state, offset)
 
 
 def log_truncated(state: WindowState, event: LogTruncated) -> None:
     window = state.window
     log_start = event.log_start
-    state.log_start = max(state.log_start, log_start)
-    if log_start <= window.cursor:
+    if log_start <= max(window.cursor, state.log_start):
         return
+    state.log_start = log_start
     known = max(window.read_position, window.known_end, window.front)
     first = window.cursor
-    for offset in window.aside.between(window.cursor, min(log_start, window.front)):
-        _end_gone(state, offset)
+    below = window.aside.between(window.cursor, min(log_start, window.front))
+    for offset in below:
+        _lost(state, offset)
+    for offset in below:
+        queue = window.queue_at(offset)
+        if queue is not None and queue.head == offset:
+            window.aside.leave_out(queue)
     lost = _end_span(state, min(log_start, known))
     lost += max(log_start - known, 0)  # never read: holes of the log count, nobody can tell
     if log_start > window.read_position:
@@ -236,15 +279,20 @@ def log_truncated(state: WindowState, event: LogTruncated) -> None:
 
 
 def _end_span(state: WindowState, end: int) -> int:
-    """The log lacks all below `end`. Returns how many of them were not settled."""
+    """The log lacks all below `end`. Returns how many of them were not settled; what is in flight
+    goes aside.
+    """
     window = state.window
     lost = 0
     for offset in range(window.front, end):
         at = offset & window.mask
+        lease = window.leases[at]
+        if lease is not None and window.queues[at] is None:
+            _stray(state, offset, lease)
         queue = window.queues[at]
-        if window.leases[at] is not None:
-            state.detach(offset)
-        if queue is not None or offset in window.unread:
+        if lease is not None and queue is not None:
+            window.put_aside(queue, offset, asked_for=True)
+        elif queue is not None or offset in window.unread:
             state.settle(offset)
             lost += 1
         elif offset >= window.read_position and not window.is_settled(offset):

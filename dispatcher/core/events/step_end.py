@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dispatcher.core.epochs import last_epoch
+from dispatcher.core.events.reading import strays_ended
 from dispatcher.core.events.room import make_room, read_on
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import MemberId
@@ -26,6 +27,8 @@ def finish(state: WindowState) -> Step:
     if state.waiting_for_reread and not window.unread:
         state.waiting_for_reread = False
         state.relist()
+    if state.strays:
+        strays_ended(state)
     window.advance()
     make_room(state)
     if window.read_position != state.read_from:

@@ -21,7 +21,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from librt.vecs import append, pop
+from librt.vecs import append, pop, vec
+from mypy_extensions import i64
 
 from dispatcher.core.ascending import place_of
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
@@ -244,6 +245,15 @@ class Aside:
             backlog.offsets, _ = pop(offsets, place_of(offsets, backlog.at, offset))
             if queue.tail == offset:
                 queue.tail = backlog.offsets[-1]
+
+    def leave_out(self, queue: KeyQueue) -> None:
+        """Leaves out what is settled of a backlog whose first one is not. O(backlog)."""
+        backlog = queue.backlog
+        assert backlog is not None, f"nothing of {queue!r} is aside"
+        left = [offset for offset in backlog.offsets[backlog.at :] if self.contains(offset)]
+        backlog.offsets, backlog.at = vec[i64](left), 0
+        if backlog.after == NO_OFFSET:
+            queue.tail = left[-1]
 
     def after(self, queue: KeyQueue, offset: int) -> int:
         """The next of its key; NO_OFFSET: none."""

@@ -120,6 +120,10 @@ class Span:
         self.bits[byte & self.bits_mask] |= u8(1 << (offset & 7))
         self.dirty.append(byte)
 
+    def unmark_hole(self, offset: int) -> None:
+        """It is a hole of the log now, and somebody still works on the record."""
+        self.bits[(offset >> 3) & self.bits_mask] &= u8(255 ^ (1 << (offset & 7)))
+
     def mark_hole(self, start: int, end: int) -> None:
         """Settles offsets that do not exist. The store need not know: they will not exist when read
         again either.

@@ -52,6 +52,9 @@ class WindowState:
         self.owners = Owners(policy.bounded_load)
         self.draining_keys = DrainingKeys()
         self.hold: Hold | None = None  # of keys whose records wait for another window
+        # In flight since before a restart, and the log lost them before they were read again: each
+        # may be of any key, and all keys wait for the end of its delivery (reading.py).
+        self.strays: set[int] = set()
         self.limited = False  # some member may have some records only (joins.py)
         # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
@@ -122,6 +125,8 @@ class WindowState:
     def may_go_out(self, queue: KeyQueue, owner: MemberQueue) -> bool:
         """Whether some record of a key with unsettled records may be delivered to its owner."""
         if self.hold is not None and waits(self.hold, queue):
+            return False
+        if self.strays and queue.key is not None:
             return False
         if queue.in_flight == 0:
             if queue.retried and self.retries.held(queue.head):
@@ -265,6 +270,14 @@ class WindowState:
             if queue.key is not None:
                 self.idle_keys += 1
 
+    def end_lost(self, offset: int) -> None:
+        """The end of a record that the log has lost, and that was not settled. It is not in flight,
+        and its key is not offered.
+        """
+        self.settle(offset)
+        self.count(Notice.TRUNCATED, 1)
+        self.example(Notice.TRUNCATED, offset)
+
     def drop_idle_keys(self) -> None:
         if self.idle_keys:
             self.by_key = {key: queue for key, queue in self.by_key.items() if queue.head >= 0}
@@ -287,6 +300,10 @@ class WindowState:
             queue is not None and self._returned(queue, offset, reason)
         )
         lease = self.detach(offset)
+        if offset < self.log_start or offset in self.strays:  # Nobody can have it again.
+            self.end_lost(offset)
+            self.offer_key_of(queue)
+            return
         member_id = lease.session.member.member_id
         retry = self.retries.by_offset.get(offset)
         if retry is None:

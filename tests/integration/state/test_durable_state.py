@@ -18,7 +18,8 @@ from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
-from tests.rig.kafka import create_topic, produce
+from tests.rig.kafka import create_topic, log_end, produce, read_partition
+from tests.rig.operating import windows_of
 from tests.rig.patience import wait_until
 
 pytestmark = pytest.mark.integration
@@ -163,3 +164,47 @@ def topic_ids(redis: EmbeddedRedis) -> set[bytes]:
     """Of the windows that Redis has."""
     with client_of(redis) as client:
         return {key.split(b"|")[1] for key in client.scan_iter(match="keyway:{*}")}
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "100",
+}
+
+
+def test_compaction_takes_a_record_that_a_member_works_on(
+    gateway: GatewayProcess,
+    redis: EmbeddedRedis,
+    kafka: KafkaCluster,
+    topic: Topic,
+    share_group: Group,
+) -> None:
+    """Redis restarts meanwhile, so that the node reads the log again and misses it. The later value
+    of its key went out, and whoever worked on the first one wrote that over it.
+    """
+    name, group = topic(partitions=1, config=COMPACTED), share_group("patient")
+    produce(kafka.bootstrap_servers, name, [(b"k", b"first")])
+    with ShareSession(gateway.bootstrap, group, name).join() as session:
+        assert handed_out(session, 1) == [0]
+
+        def taken() -> bool:
+            produce(kafka.bootstrap_servers, name, [(b"k", b"later"), (b"other", b"v")])
+            return read_partition(kafka.bootstrap_servers, name, 0)[0][0] > 0
+
+        wait_until(taken, what="the first record compacted", deadline_s=ANSWER_S_MAX)
+        redis.kill()
+        session.fetch(max_wait_ms=0)  # of the other key; not persisted, so the window breaks
+        redis.start()
+        end = log_end(kafka.bootstrap_servers, name)
+
+        def read_again() -> bool:
+            (row,) = windows_of(gateway, group)
+            return bool(row["state"] == "up" and row["read_position"] == end)
+
+        wait_until(read_again, what="the log read again", deadline_s=ANSWER_S_MAX)
+        assert session.fetch(max_wait_ms=0).get(0) is None, "one of them has the same key"
+        assert session.acknowledge({0: [(0, 0, [ACCEPT])]}) == {0: 0}
+        assert len(handed_out(session, 2)) == 2, "the next one of each key"
+        session.leave()

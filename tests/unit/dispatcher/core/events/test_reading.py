@@ -6,7 +6,6 @@ import pytest
 
 from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import (
-    AckError,
     AckType,
     Gone,
     LogTruncated,
@@ -84,16 +83,57 @@ def test_an_empty_read_to_the_end_of_a_hole() -> None:
     assert play.core.cursor == 500
 
 
-def test_truncation_ends_everything_below_the_log_start() -> None:
+def test_truncation_ends_everything_below_the_log_start_that_is_not_in_flight() -> None:
     play = Playbook().join("c1").produce(b"a", b"b", b"a", b"c", b"a")
     assert play.acquire("c1") == [0, 1, 3]
     play.ack("c1", 3, AckType.RELEASE)
     play.on(LogTruncated(4, play.now_ms))
-    assert (play.core.cursor, play.notices()) == (4, {Notice.TRUNCATED: 4})
-    assert play.ack("c1", 0) == [None], "nothing is wrong with it"
+    assert (play.core.cursor, play.notices()) == (0, {Notice.TRUNCATED: 2}), "2 and 3"
+    assert play.ack("c1", 3) == [None], "nothing is wrong with it"
+    assert play.acquire("c1") == [], "0 is of the same key"
+    assert play.ack("c1", [0, 1]) == [None, None]
+    assert play.core.cursor == 4
     assert play.acquire("c1") == [4]
     assert play.stored.leases[0].offsets == [4]
     assert play.stored.retries == []
+
+
+@pytest.mark.parametrize("kind", [AckType.RELEASE, AckType.REJECT, AckType.GAP])
+def test_a_record_that_the_log_lost_in_flight_does_not_come_back(kind: AckType) -> None:
+    play = Playbook(Policy(rejected=PoisonPolicy.BLOCK)).join("c1").produce(b"a", b"b", b"a")
+    play.acquire("c1", 1)
+    play.on(LogTruncated(2, play.now_ms))
+    play.on(LogTruncated(2, play.now_ms))
+    assert play.acquire("c1") == []
+    assert play.ack("c1", 0, kind) == [None]
+    assert play.notices()[Notice.TRUNCATED] == 1
+    assert (play.core.cursor, play.stored.retries) == (2, [])
+    assert play.acquire("c1") == [2]
+
+
+def test_nothing_of_a_key_goes_out_beside_a_record_that_the_log_lost() -> None:
+    """Another member had the key by then, and got the later record while the first one's was at
+    work.
+    """
+    play = Playbook().join("c1", "c2")
+    mine = play.keys_of("c2")[0]
+    play.leave("c2").produce(mine, b"other", mine)
+    assert play.acquire("c1") == [0, 1]
+    play.join("c2").on(LogTruncated(2, play.now_ms))
+    assert play.acquire("c2") == []
+    play.wait(Policy().lock_duration_ms)
+    assert play.acquire("c2") == [2]
+    assert play.ack("c1", 0) == [None], "late, and nothing is wrong with it"
+
+
+def test_a_run_of_a_key_that_the_log_lost_in_part() -> None:
+    play = Playbook(Policy(prefetch_per_key=3)).join("c1").produce(*[b"a"] * 5)
+    assert play.acquire("c1") == [0, 1, 2]
+    play.ack("c1", 1, AckType.RELEASE)
+    play.on(LogTruncated(4, play.now_ms))
+    assert (play.core.cursor, play.notices()) == (0, {Notice.TRUNCATED: 2}), "1 and 3"
+    assert play.ack("c1", [0, 2]) == [None, None]
+    assert play.acquire("c1") == [4]
 
 
 def test_truncation_beyond_what_was_read() -> None:
@@ -129,10 +169,11 @@ def test_truncation_of_what_a_restart_has_not_read_again() -> None:
     play.acquire("c1")
     play.ack("c1", 1, AckType.RELEASE)
     play.restart().on(LogTruncated(2, play.now_ms))
-    assert play.notices() == {Notice.TRUNCATED: 2}
-    assert [lease.offsets for lease in play.stored.leases] == [[2]]
+    assert play.notices() == {Notice.TRUNCATED: 1}
+    assert [lease.offsets for lease in play.stored.leases] == [[0, 2]]
     play.join("c1").read()
-    assert play.ack("c1", 2) == [None]
+    assert play.ack("c1", [0, 2]) == [None, None]
+    assert play.core.cursor == 3
 
 
 def test_truncation_of_what_was_not_read_since_a_restart() -> None:
@@ -142,8 +183,14 @@ def test_truncation_of_what_was_not_read_since_a_restart() -> None:
     play.ack("c1", 0)
     play.ack("c1", 3)
     play.restart().on(LogTruncated(6, play.now_ms))
-    assert play.notices() == {Notice.TRUNCATED: 4}
-    assert play.core.cursor == 6
+    assert play.notices() == {Notice.TRUNCATED: 2}
+    assert play.core.cursor == 2
+    play.join("c1").produce(b"g").read()
+    assert play.acquire("c1") == [], "it may be of the key of 2, or of 4"
+    assert play.ack("c1", 2) == [None]
+    assert play.acquire("c1") == []
+    assert play.ack("c1", 4) == [None]
+    assert play.acquire("c1") == [6]
 
 
 def test_a_key_that_comes_back_begins_anew() -> None:
@@ -197,15 +244,49 @@ def test_what_compaction_took_is_forgotten_in_the_order_of_the_log() -> None:
     play.expect(Noticed(Notice.TRUNCATED, 2, offset=1))
 
 
-def test_a_leased_record_that_compaction_took_is_settled_when_read_again() -> None:
-    play = Playbook(snapshot=Snapshot(cursor=0)).join("c1").produce(b"a", b"b")
-    play.acquire("c1")
+def compacted_in_flight() -> Playbook:
+    """0 is in flight and gone from the log, as 2 has its key. Nobody knows that since a restart."""
+    play = Playbook().join("c1").produce(b"a", b"b", b"a", b"c", None)
+    assert play.acquire("c1", 1) == [0]
     play.restart()
     del play.log[0]
+    return play.join("c1").read()
+
+
+def test_a_leased_record_that_compaction_took_holds_all_keys_until_it_is_acknowledged() -> None:
+    """The later value of its key went to another member, which was done with it first."""
+    play = compacted_in_flight()
+    assert (play.core.cursor, play.core.read_position) == (0, 5)
+    assert play.acquire("c1") == [4], "it has no key"
+    play.restart().join("c1").read()
+    assert play.acquire("c1") == []
+    assert play.ack("c1", 0) == [None]
+    assert play.acquire("c1") == [1, 2, 3]
+    assert play.core.cursor == 1
+
+
+def test_a_leased_record_that_compaction_took_holds_all_keys_until_its_lock_ends() -> None:
+    play = compacted_in_flight()
+    play.wait(Policy().lock_duration_ms)
+    assert play.notices()[Notice.TRUNCATED] == 1
+    assert (play.core.cursor, play.stored.retries) == (1, [])
+    assert play.acquire("c1") == [1, 2, 3, 4]
+
+
+def test_several_leased_records_that_compaction_took() -> None:
+    """Aside and in the rings: all keys wait for the last of them."""
+    play = Playbook(Policy(span_max=64)).join("c1").produce(*[b"%d" % at for at in range(64)])
+    assert play.acquire("c1") == [*range(64)]
+    play.ack("c1", [*range(1, 40), *range(41, 63)])
+    play.produce(*[b"%d" % at for at in range(64, 100)])
+    assert play.core.front > 0, "0 is aside"
+    play.restart()
+    del play.log[0], play.log[40], play.log[63]
     play.join("c1").read()
-    assert (play.core.cursor, play.notices()) == (1, {Notice.TRUNCATED: 1})
-    assert play.ack("c1", 0) == [AckError.INVALID_RECORD_STATE]
-    assert play.ack("c1", 1) == [None]
+    for offset in (40, 0, 63):
+        assert play.acquire("c1") == []
+        assert play.ack("c1", offset) == [None]
+    assert play.acquire("c1") == [*range(64, 100)]
 
 
 def test_a_parked_record_that_compaction_took_is_told_when_it_is_missed() -> None:

@@ -125,6 +125,23 @@ def test_retention_that_passes_a_parked_record_settles_it() -> None:
     assert drained(play) == backlog[4:], "nothing of it is held any more"
 
 
+def test_retention_that_passes_the_backlog_of_a_key_that_is_in_flight() -> None:
+    """What is left of the backlog waits for the first one, wherever it is."""
+    play = parked()
+    backlog = pass_by(play, 20 * SPAN)
+    release(play)
+    assert play.acquire("c1") == [0]
+    play.on(LogTruncated(backlog[3] + 1, play.now_ms))
+    assert (play.core.cursor, play.notices()) == (0, {Notice.TRUNCATED: 4})
+    assert play.acquire("c1") == []
+    play.on(LogTruncated(play.log_end, play.now_ms))
+    assert play.core.stats().unsettled == 1
+    play.produce(b"poison", b"poison")
+    assert play.acquire("c1") == []
+    assert play.acks("c1", [(0, 0, b"\1")]) == [None]
+    assert drained(play) == [play.log_end - 2, play.log_end - 1]
+
+
 def test_retention_that_passes_all() -> None:
     play = parked()
     pass_by(play, 20 * SPAN)

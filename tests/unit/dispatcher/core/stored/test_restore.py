@@ -149,7 +149,7 @@ def test_from_commit_metadata_alone() -> None:
 def test_a_long_hole_behind_all_that_was_known_is_passed_at_once(snapshot: Snapshot) -> None:
     play = Playbook(Policy(span_max=16), snapshot).on(LogTruncated(7, 1_000)).join("c1")
     play.on(RecordsRead(7, 10_000_001, [10_000_000], [b"a"], 1_000))
-    assert (play.core.cursor, play.core.read_position) == (10_000_000, 10_000_001)
+    assert (play.core.front, play.core.read_position) == (10_000_000, 10_000_001)
 
 
 def test_snapshot_of_a_fresh_window() -> None:
