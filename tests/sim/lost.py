@@ -30,9 +30,14 @@ def lost_from(log: Log, snapshot: Snapshot) -> int | None:
 
 def _parts(epochs: list[tuple[int, int]], log_end: int, snapshot: Snapshot) -> int | None:
     """From where on the snapshot, which names epochs, is not of the log that has these."""
-    end, last = end_in(epochs, log_end, snapshot.epoch)
-    for epoch, start in snapshot.epochs:
-        if epoch > last:
+    end, left = log_end, list(snapshot.epochs)
+    while left:  # as a window that asks with its last one, and then with the one before
+        their_end, last = end_in(epochs, log_end, left[-1][0])
+        end = min(end, their_end)
+        if left[-1][0] == last:
+            break
+        while left and left[-1][0] > last:
+            _, start = left.pop()
             end = min(end, start if start >= 0 else snapshot.cursor)
     return end if end < known_end(snapshot) else None
 

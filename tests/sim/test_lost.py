@@ -8,7 +8,7 @@ from dispatcher.core.model import Policy, RecordsRead
 from dispatcher.core.steps import Snapshot
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.filed import settled_of
-from tests.sim.lost import cut_there, forget, found_out, in_doubt, judge_read, know_lost
+from tests.sim.lost import cut_there, forget, found_out, in_doubt, judge_read, know_lost, lost_from
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -138,3 +138,19 @@ def test_a_window_that_forgets_lost_records_may_know_as_settled_what_retention_t
     forget(checkers, 0, Snapshot(3, epochs=((0, 0),)))
     with pytest.raises(CheckFailure, match="3 of"):
         forget(checkers, 0, Snapshot(4, epochs=((0, 0),)))
+
+
+@pytest.mark.parametrize(
+    ("known", "lost"), [(9, 5), (6, 5), (5, None)]
+)  # it knows records up to there, some of them of epoch 0 behind 5
+def test_a_window_that_descends_its_epochs_has_lost_what_the_last_one_left_lacks(
+    known: int, lost: int | None
+) -> None:
+    log = Log()
+    for end in (5, 20):
+        for _ in range(10):
+            log.append(b"key")
+        log.elect(end)
+    log.epochs = [(0, 0), (1, 5), (3, 20)]
+    assert lost_from(log, Snapshot(known, epochs=((0, 0), (2, 8)))) == lost
+    assert lost_from(log, Snapshot(known, epochs=((0, 0),))) == lost
