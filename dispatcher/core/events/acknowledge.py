@@ -122,12 +122,14 @@ def _left_of(
     if malformed(first, last, types, by.type_max) is not None:
         return [(first, last, types)]  # to be refused
     start = max(first, state.log_start)
-    aside = state.window.aside
-    left = [
-        (offset, offset, bytes([_kind(types, offset - first)]))
-        for offset in aside.between(first, min(last + 1, start))
-        if offset in aside.leases and _is_theirs(aside.leases[offset], session, by)
-    ]
+    left: list[tuple[int, int, bytes]] = []
+    if first < start:
+        aside = state.window.aside
+        left = [
+            (offset, offset, bytes([_kind(types, offset - first)]))
+            for offset in aside.between(first, min(last + 1, start))
+            if offset in aside.leases and _is_theirs(aside.leases[offset], session, by)
+        ]
     if start > last:
         return left
     if len(types) > 1:
