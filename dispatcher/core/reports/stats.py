@@ -133,10 +133,19 @@ def first_unsettled(state: WindowState) -> list[tuple[bytes, int]]:
 
 
 def _queues(state: WindowState) -> list[KeyQueue]:
-    """The queues with unsettled records, in the order of their first ones. O(span + keys aside)."""
+    """The queues with unsettled records, in the order of their first ones."""
+    return sorted(_begun_aside(state), key=_head) + _begun_in_the_rings(state)
+
+
+def _begun_aside(state: WindowState) -> list[KeyQueue]:
+    """The queues whose first record is aside, in any order. O(keys aside)."""
+    return [queue for at, queue in state.window.aside.queues.items() if queue.head == at]
+
+
+def _begun_in_the_rings(state: WindowState) -> list[KeyQueue]:
+    """The others, in the order of their first records. O(span)."""
     window = state.window
-    aside = window.aside.queues
-    found = [queue for offset, queue in sorted(aside.items()) if queue.head == offset]
+    found: list[KeyQueue] = []
     for offset in range(window.front, window.read_position):
         queue = window.queues[offset & window.mask]
         if queue is not None and queue.head == offset:
@@ -144,18 +153,8 @@ def _queues(state: WindowState) -> list[KeyQueue]:
     return found
 
 
-def _count_keys(state: WindowState) -> int:
-    """How many there are of them. O(span + keys aside)."""
-    window = state.window
-    found = 0
-    for offset, aside in window.aside.queues.items():
-        if aside.head == offset:
-            found += 1
-    for offset in range(window.front, window.read_position):
-        queue = window.queues[offset & window.mask]
-        if queue is not None and queue.head == offset:
-            found += 1
-    return found
+def _head(queue: KeyQueue) -> int:
+    return queue.head
 
 
 def records_of(state: WindowState, queue: KeyQueue) -> int:
@@ -184,7 +183,7 @@ def window_stats(state: WindowState) -> WindowStats:
         cursor=window.cursor,
         read_position=window.read_position,
         unsettled=window.unsettled(),
-        keys=_count_keys(state),
+        keys=len(_begun_aside(state)) + len(_begun_in_the_rings(state)),
         in_flight=held.in_flight,
         backing_off=held.backing_off,
         dead_lettering=held.dead_lettering,
