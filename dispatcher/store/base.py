@@ -30,6 +30,10 @@ class StoreError(Exception):
     """
 
 
+class StoreRefuses(StoreError):
+    """The store answers, and does not take writes: it is full, a replica, or cannot save."""
+
+
 class FencedError(StoreError):
     """Another owner has claimed the window: throw the core away and do not retry."""
 

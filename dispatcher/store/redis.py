@@ -37,7 +37,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from dispatcher.core.model import LeaseId
 from dispatcher.core.steps import Snapshot
@@ -56,6 +56,7 @@ from dispatcher.store.base import (
     Fence,
     FencedError,
     StoreError,
+    StoreRefuses,
     WindowGone,
     WindowKey,
     Write,
@@ -349,7 +350,8 @@ class RedisStore:
         text = str(error) or f"no answer within {self._timeout_s:g} s"
         for secret in self._address.secrets:
             text = text.replace(secret, "***")
-        return StoreError(f"Redis at {self._address.where}: {type(error).__name__}: {text}")
+        kind = StoreRefuses if isinstance(error, ResponseError) else StoreError
+        return kind(f"Redis at {self._address.where}: {type(error).__name__}: {text}")
 
     def _refused(self, key: WindowKey, fence: Fence, answer: object) -> StoreError:
         if isinstance(answer, RedisError):

@@ -97,6 +97,7 @@ class Redis:
     mode: str = "standalone"
     role: str = "master"
     closed: str = ""
+    refusal: str = ""  # why it does not take writes
 
 
 def ok(check: str, found: str) -> Finding:
@@ -275,6 +276,12 @@ def of_redis(redis: Redis) -> Iterator[Finding]:
         yield from _answering(redis)
         yield from _replicas(redis)
         yield from _persistence(redis)
+    if redis.refusal and redis.role != "slave":
+        yield fault(
+            "Redis",
+            f"it refuses to write: {redis.refusal}",
+            "raise its maxmemory, or mend what else the text says; groups wait until then",
+        )
     off = abs(redis.clock_off_s)
     if off > CLOCK_OFF_S_MAX:
         yield warning(

@@ -50,7 +50,7 @@ from gateway.node.diagnosis import (
 )
 from gateway.node.limits import DOCTOR_ANSWER_MS_MAX, DOCTOR_PINGS
 from gateway.node.other_nodes import look_at_nodes
-from gateway.node.redis_state import configured, url_of
+from gateway.node.redis_state import configured, try_to_write, url_of
 from gateway.node.secret_files import readable_by_all, secret_files
 from gateway.node.settings import server_settings, upstream_settings
 from gateway.upstream.cluster import Upstream
@@ -218,6 +218,11 @@ async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
         save = (await client.config_get("save")).get("save")
     except RedisError:  # CONFIG is often closed where Redis is rented
         save = None
+    refusal = ""
+    try:
+        await try_to_write(client)
+    except ResponseError as error:
+        refusal = str(error)
     replicas = None
     if by_sentinels:
         try:
@@ -239,6 +244,7 @@ async def _facts(client: RedisClient, *, by_sentinels: bool) -> Redis:
         mode=str(info.get("redis_mode", "")),
         role=str(info.get("role", "")),
         closed=closed,
+        refusal=refusal,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from dispatcher.store.address import RedisAddress, primary_of, read_address
 from dispatcher.store.base import StoreError
@@ -26,6 +26,7 @@ from gateway.part import Part, Trouble
 log = structlog.get_logger("keyway.redis")
 
 REDIS_S_MAX = 5  # to connect, and to answer
+NO_KEY = "keyway:none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class RedisRoom:
     store: RedisStore
 
 
-class Pinged(Protocol):
+class Writable(Protocol):
     """redis.asyncio.Redis"""
 
-    def ping(self) -> Awaitable[object]: ...
+    def set(self, name: str, value: str, *, xx: bool) -> Awaitable[object]: ...
 
 
 class Eviction:
@@ -150,10 +151,20 @@ def build(running: RunningRedis) -> Part[RedisRoom]:
     )
 
 
-async def redis_troubles(redis: Pinged) -> list[Trouble]:
+async def try_to_write(redis: Writable) -> None:
+    """Asks for a write that changes nothing, as there is no such key. A Redis that is full, that
+    cannot save or is a replica answers everything else. Raises RedisError, OSError; ResponseError
+    if Redis refuses.
+    """
+    await redis.set(NO_KEY, "", xx=True)
+
+
+async def redis_troubles(redis: Writable) -> list[Trouble]:
     try:
         async with asyncio.timeout(HEALTH_STORE_S_MAX):
-            await redis.ping()
+            await try_to_write(redis)
+    except ResponseError as error:
+        return [Trouble(f"Redis refuses to write: {error}", serving=False)]
     except (RedisError, OSError, TimeoutError) as error:
         reason = str(error) or "in time"
         return [Trouble(f"Redis does not answer: {reason}", serving=False)]

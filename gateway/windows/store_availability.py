@@ -17,6 +17,7 @@ from dispatcher.store.base import (
     Fence,
     FencedError,
     StoreError,
+    StoreRefuses,
     WindowGone,
     WindowKey,
     WindowStore,
@@ -46,6 +47,7 @@ class MonitoredStore:
     round_trips: Times = field(default_factory=_round_trips)
     clock_ns: Callable[[], int] = perf_counter_ns
     _away_since_ms: int | None = None
+    _refuses: bool = False  # it answers, and takes no writes
 
     async def claim(self, key: WindowKey, owner: str, generation: int = 0) -> Claimed:
         try:
@@ -53,7 +55,8 @@ class MonitoredStore:
         except StoreError as error:
             self._note(error)
             raise
-        self._note(None)
+        if not self._refuses:  # A claim may succeed without room for anything new.
+            self._note(None)
         return claimed
 
     async def create(
@@ -94,9 +97,10 @@ class MonitoredStore:
     def _note(self, error: StoreError | None) -> None:
         since_ms = self._away_since_ms
         if away(error):
+            self._refuses = isinstance(error, StoreRefuses)
             if since_ms is None:
                 self._away_since_ms = self.now_ms()
                 log.warning("store_away", reason=str(error))
         elif since_ms is not None:
-            self._away_since_ms = None
+            self._away_since_ms, self._refuses = None, False
             log.info("store_back", after_ms=self.now_ms() - since_ms)

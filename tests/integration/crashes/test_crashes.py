@@ -30,9 +30,10 @@ from tests.rig.committed import committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.groups import GROUPS
 from tests.rig.kafka import create_topic, produce
-from tests.rig.operating import windows_of
+from tests.rig.operating import health, windows_of
 from tests.rig.patience import patient_s, wait_until
 
+# Long: a test for each crash, and what they all ask of the members.
 pytestmark = pytest.mark.integration
 
 Name = Callable[[str], str]
@@ -254,6 +255,31 @@ def test_redis_restarted_while_running(
     )
     assert site.gateway.running
     site.redis.start()
+    load.produce(200)
+    finish(members, load)
+    assert_confirmed_never_come_again(members)
+
+
+@pytest.mark.deep
+def test_redis_full_while_running(
+    site: Site, load: Load, share_group: Group, any_host: ShareHost
+) -> None:
+    """Without room in Redis no window begins a delivery, and the node says why. With room again the
+    groups go on by themselves; nothing is lost, and what was confirmed stays so.
+    """
+    members = at_work(site, load, share_group("lock"), any_host)
+    with Redis.from_url(site.redis.url) as admin:
+        admin.config_set("maxmemory", 1)
+        status, said = health(site.gateway)
+        assert (status, said["status"]) == (503, "not ready")
+        assert said["reasons"][0].startswith("Redis refuses to write: ")
+        load.produce(RECORDS)
+        wait_until(
+            lambda: any("windows wait" in why for why in health(site.gateway)[1]["reasons"]),
+            what="the windows of the group wait",
+            deadline_s=SETTLED_S_MAX,
+        )
+        admin.config_set("maxmemory", 0)
     load.produce(200)
     finish(members, load)
     assert_confirmed_never_come_again(members)

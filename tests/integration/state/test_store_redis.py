@@ -27,7 +27,7 @@ from dispatcher.core.steps import (
     Snapshot,
 )
 from dispatcher.core.stored.snapshot import StoredWindow, apply_changes
-from dispatcher.store.base import Fence, StoreError, WindowGone, WindowKey, Write
+from dispatcher.store.base import Fence, StoreError, StoreRefuses, WindowGone, WindowKey, Write
 from dispatcher.store.claims import FENCED
 from dispatcher.store.redis import RedisStore
 from gateway.embedded.process import free_ports
@@ -274,7 +274,7 @@ class TestRedisStore(StoreContract):
             (error,) = await store.apply([Write(KEY, fence, STEP)])
         finally:
             admin.config_set("maxmemory", "0")
-        assert type(error) is StoreError
+        assert type(error) is StoreRefuses
         assert "maxmemory" in str(error)
         assert (await store.claim(KEY, "one")).snapshot == FULL
 

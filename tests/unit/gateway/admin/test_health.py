@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from redis.exceptions import ConnectionError as RedisAway
+from redis.exceptions import OutOfMemoryError
 
 from gateway.admin.health import Health, HealthCollector, look
 from gateway.core.cluster.topology import Topology
@@ -38,7 +39,8 @@ class World:
     def silent_brokers(self) -> dict[int, str]:
         return self.silent
 
-    async def ping(self) -> bool:
+    async def set(self, _name: str, _value: str, *, xx: bool) -> bool:
+        assert xx, "it changes nothing"
         await asyncio.sleep(self.redis_s)
         if self.redis_failure is not None:
             raise self.redis_failure
@@ -123,6 +125,10 @@ def test_what_keeps_the_node_from_serving() -> None:
 
         world.redis_failure = RedisAway("refused")
         assert await reasons() == ["Redis does not answer: refused"]
+        world.redis_failure = OutOfMemoryError("command not allowed when used memory > 'maxmemory'")
+        assert await reasons() == [
+            "Redis refuses to write: command not allowed when used memory > 'maxmemory'"
+        ]
         world.redis_failure, world.redis_s = None, 60.0
         assert await reasons() == ["Redis does not answer: in time"]
         world.redis_s = 0.0

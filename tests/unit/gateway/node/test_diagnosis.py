@@ -169,6 +169,8 @@ def test_redis_that_is_well() -> None:
         (replace(REDIS, version="5.0.6"), "Redis", Status.WARNING, "5.0.6 is older"),
         (replace(REDIS, version="4.0.14"), "Redis", Status.FAULT, "4.0.14 is too old"),
         (replace(REDIS, role="slave"), "Redis", Status.FAULT, "a replica"),
+        (replace(REDIS, role="slave", refusal="no"), "Redis", Status.FAULT, "a replica"),
+        (replace(REDIS, refusal="OOM"), "Redis", Status.FAULT, "refuses to write: OOM"),
         (replace(REDIS, write_failed=True), "Redis persistence", Status.FAULT, "failed"),
         (replace(REDIS, append_only=False), "Redis persistence", Status.WARNING, "nothing"),
         (

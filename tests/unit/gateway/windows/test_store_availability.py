@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,15 @@ import pytest
 import structlog
 
 from dispatcher.core.steps import CursorMoved, Snapshot
-from dispatcher.store.base import Fence, FencedError, StoreError, WindowGone, WindowKey, Write
+from dispatcher.store.base import (
+    Fence,
+    FencedError,
+    StoreError,
+    StoreRefuses,
+    WindowGone,
+    WindowKey,
+    Write,
+)
 from dispatcher.store.memory import MemoryStore
 from gateway.windows.metrics import RoundTripCollector
 from gateway.windows.store_availability import MonitoredStore, away
@@ -57,6 +65,32 @@ def test_away_and_back_once_each() -> None:
             assert await watch.apply([Write(KEY, claimed.fence, [CursorMoved(4, 4)])]) == [None]
 
     assert story(tell) == ["store_away", "store_back"] * 2
+
+
+class FullStore(MemoryStore):
+    """One without room for steps, that hands windows out all the same."""
+
+    full = True
+
+    async def apply(self, writes: Sequence[Write]) -> list[StoreError | None]:
+        if self.full:
+            return [StoreRefuses("OOM")] * len(writes)
+        return await super().apply(writes)
+
+
+def test_a_full_store_is_not_back_because_windows_are_loaded() -> None:
+    async def tell() -> None:
+        store = FullStore()
+        watch = MonitoredStore(store, Clock())
+        for _ in range(3):
+            claimed = await watch.claim(KEY, "me")
+            await watch.apply([Write(KEY, claimed.fence, [])])
+        store.full = False
+        await watch.create(KEY, claimed.fence, Snapshot(0))
+
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(tell())
+    assert [line["event"] for line in logs] == ["store_away", "store_back"]
 
 
 def test_fences_and_lost_windows_are_no_outage() -> None:
