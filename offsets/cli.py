@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from offsets import checkpoints, commands
 from offsets.core.plan import Mode, Row
 from offsets.errors import CheckpointError, OffsetsError
 from offsets.options import Options
-from offsets.service import Service
+from offsets.turns import Turns
 
 app = typer.Typer(
     name="offsets",
@@ -73,9 +73,9 @@ def run(
     """Follow the groups of a cluster, and commit those of the others there, until SIGTERM."""
     with _errors():
         stop = service.started()
-        with closing(Service(load(config), cluster)) as follower:
-            service.serve_metrics(metrics_port, follower.metrics.registry)
-            follower.run(stop)
+        turns = Turns(load(config), cluster)
+        service.serve_metrics(metrics_port, turns.metrics.registry)
+        turns.run(stop)
 
 
 @app.command(cls=Watching)

@@ -453,6 +453,8 @@ class Committer:
             group: {place: (row.new or 0, row.metadata) for place, row in of_group.items()}
             for group, of_group in by_name.items()
         }
+        if wanted:
+            self.state_topic.require_lease()  # it may have taken long to get here
         answers = self.client.commit(wanted) if wanted else {}
         done = []
         for group, of_group in by_name.items():

@@ -15,5 +15,9 @@ class NotReadable(OffsetsError):
     """The cluster does not let this user read a topic that is needed."""
 
 
+class LeaseNotSure(OffsetsError):
+    """Another process may have the lease by now, so this one does not write."""
+
+
 class CheckpointError(OffsetsError):
     """A Spark checkpoint that cannot be moved; the text says why."""

@@ -73,5 +73,10 @@ TARGETS_LOOKED_S: Final = 10.0
 BEAT_S: Final = 10.0
 SILENT_MS: Final = 120_000
 
+# A service that was killed gives way to another process of its cluster after so long. A process
+# that stands by looks so often who works.
+LEASE_SESSION_MS: Final = 10_000
+STANDBY_LOOKS_EVERY_S: Final = 10.0
+
 # Rows of commits shown in one log line.
 LOGGED_PLACES_MAX: Final = 5

@@ -13,6 +13,11 @@ from offsets.core.plan import UNSAFE, Row
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.works = Gauge(
+            "keyway_offsets_works",
+            "1: this process works for its cluster; 0: it stands by, another one has the lease",
+            registry=self.registry,
+        )
         self.delay = Gauge(
             "keyway_offsets_distribution_delay_seconds",
             "Age of a commit elsewhere when it was first decided on here, the oldest of a round",

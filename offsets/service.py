@@ -68,15 +68,26 @@ def followed_group(config: ClustersConfig, client: ClusterClient) -> Callable[[s
 
 
 class Service:
-    """The service of one cluster. `close` it."""
+    """The service of one cluster, for as long as its process has the lease (turns.py). `close` it.
+    One thread makes, uses and closes it.
+    """
 
-    def __init__(self, config: ClustersConfig, name: str) -> None:
+    def __init__(
+        self,
+        config: ClustersConfig,
+        name: str,
+        *,
+        metrics: Metrics | None = None,
+        identities: Identities | None = None,
+        require_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`require_lease`: as for StateTopic."""
         cluster = config.cluster(name)
         self.config = config
         self.settings = config.offsets
         self.client = ClusterClient(cluster)
-        self.metrics = Metrics()
-        self.state_topic = StateTopic(self.client)
+        self.metrics = metrics or Metrics()
+        self.state_topic = StateTopic(self.client, require_lease=require_lease)
         file = IndexFile(self.settings.state_directory / f"offsets-{name}.sqlite", config.seals())
         self.partitions = Partitions(
             self.client, seals=config.seals(), file=file, wait_ms=self.settings.interval_ms
@@ -104,7 +115,7 @@ class Service:
             follows=self._follows,
         )
         self.switches = Switches(config, self.client, self.state_topic)
-        self._identities = Identities(config)
+        self._identities = identities or Identities(config)
         self._forwarders = _forwarders(config, cluster, self._identified, self._identities.doubt)
         self._threads = ThreadPoolExecutor(max(1, len(self._forwarders)), "keyway-offsets-link")
         self._underway: dict[int, Future[int]] = {}
@@ -141,8 +152,6 @@ class Service:
         """Works until `stop` is set. Raises ConfigError for a cluster that is not what the file
         says.
         """
-        for name, reason in self._identities.look().items():
-            log.warning("cluster_is_away", cluster=name, reason=reason)
         log.info("offsets_follow", cluster=self.client.name, levels=len(self._forwarders))
         while not stop.is_set():
             self.round_safely()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -39,11 +39,19 @@ _LARGE_RECORDS: Final = {"max.message.bytes": str(2 * 1024 * 1024)}
 
 class StateTopic:
     """`close` it. Reading does not create the topic; `ensure` and writing do. With `remember` False
-    the topic is only written to.
+    the topic is only written to. `require_lease` is called before each write; it raises an
+    OffsetsError unless it is sure that no other process writes here.
     """
 
-    def __init__(self, client: ClusterClient, *, remember: bool = True) -> None:
+    def __init__(
+        self,
+        client: ClusterClient,
+        *,
+        remember: bool = True,
+        require_lease: Callable[[], None] = lambda: None,
+    ) -> None:
         self.client = client
+        self.require_lease = require_lease
         self._remember = remember
         self.state = TopicState()
         self._topic = client.compacted(TOPIC)
@@ -131,6 +139,7 @@ class StateTopic:
     def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         if not records:
             return
+        self.require_lease()
         self.ensure()
         with self.client.asking(TOPIC):
             self._topic.write(records)

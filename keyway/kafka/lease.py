@@ -9,6 +9,8 @@ the lease as lost and asks anew: Kafka may have given it to another process.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Mapping
 
@@ -32,7 +34,11 @@ class Lease:
         self.held = False
         self.problem = ""  # what Kafka said last that keeps the lease from this process
         self._topic = topic
-        self._settings = dict(client_settings)
+        # Whoever has to wait sees which process of which machine has the lease.
+        self._settings = {
+            **client_settings,
+            "client.id": f"{group}-{socket.gethostname()}-{os.getpid()}",
+        }
         self._session_s = session_ms / 1_000
         self._polled_s = time.monotonic()
         self._consumer: Consumer | None = None
@@ -60,12 +66,25 @@ class Lease:
             consumer.close()
 
     def members(self) -> list[str]:
-        """The clients that have the lease or wait for it; empty if Kafka does not answer."""
+        """The clients that have the lease or wait for it, the holder first; empty if Kafka does not
+        answer.
+        """
+        return [who for _, who in sorted(self._members())]
+
+    def holder(self) -> str | None:
+        """The client that has the lease; None: nobody, or Kafka does not answer."""
+        return next((who for waits, who in self._members() if not waits), None)
+
+    def _members(self) -> list[tuple[bool, str]]:
+        """Whether each waits for the lease, and its name."""
         admin = AdminClient({**self._settings, "log_level": 2})
         with contextlib.suppress(KafkaException):
             asked = admin.describe_consumer_groups([self.group], request_timeout=ANSWER_S)
             found = answered(asked[self.group], ANSWER_S)
-            return [f"{member.client_id} at {member.host}" for member in found.members]
+            return [
+                (not member.assignment.topic_partitions, f"{member.client_id} at {member.host}")
+                for member in found.members
+            ]
         return []
 
     def _joined(self) -> Consumer:

@@ -16,7 +16,7 @@ from offsets.core.entries import Entry
 from offsets.core.model import Progress
 from offsets.core.plan import Committed, Mode, Refusal, Row
 from offsets.core.switches import SwitchReport
-from offsets.errors import ClusterAway
+from offsets.errors import ClusterAway, LeaseNotSure
 from offsets.limits import COMMITTED_AGAIN_AT_ONCE, COMMITTED_AGAIN_MS
 from offsets.options import Options
 from offsets.state_topic import StateTopic
@@ -378,3 +378,24 @@ def test_only_some_commits_are_made_again_in_one_round() -> None:
         committer.apply(entries)
         counts.append(sum(at.committed_ms == client.now_ms for at in client.positions.values()))
     assert counts == [COMMITTED_AGAIN_AT_ONCE, len(entries), len(entries)]
+
+
+def test_nothing_is_committed_once_another_process_may_have_the_lease() -> None:
+    """Its commit would put a group back behind what the other one has committed since."""
+    client, looks = MemoryClient("B", now_ms=5_000), 0
+    committer = committer_on(client)
+    committer.apply([entry("billing", 6, 1_000)])
+
+    def require() -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 1:  # the commit has been written down
+            raise LeaseNotSure("B: the lease may be lost")
+
+    committer.state_topic.require_lease = require
+    with pytest.raises(LeaseNotSure):
+        committer.apply([entry("billing", 12, 4_000)])
+    assert positions(client) == [6]
+    committer.state_topic.require_lease = lambda: None
+    committer.apply([entry("billing", 12, 4_000)])
+    assert positions(client) == [12], "it is ours again"
