@@ -248,12 +248,13 @@ class SessionClosed:
 @dataclass(frozen=True, slots=True)
 class SessionLost:
     """Connection lost, or the session reopened at epoch 0: leases end after `disconnect_grace_ms`
-    unless acknowledged.
+    unless acknowledged. `left`: its member left the group before that, open or not the session.
     """
 
     member_id: MemberId
     session_id: SessionId
     now_ms: int
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ class Groups:
             self.carried.beats(group_name, beat.member_id, beat.principal)
         elif known is not None:
             self.carried.forget(group_name, known)
+            self.sessions.member_left(group_name, beat.member_id)
         self._groups[group_name] = group  # a new one only now: a refused join creates none
         if answer.members_changed:
             log.info(
@@ -231,8 +232,8 @@ class Groups:
         )
         self._members += len(group.members) - count
         for member in gone:
-            # Its sessions stay: the last acknowledgements may be behind the news that it left.
             self.carried.forget(name, member)
+            self.sessions.member_left(name, member.member_id)
         if changed or gone:
             self._moved(group, {*topics, *group.topics()}, Reason.MEMBER_LEFT)
 

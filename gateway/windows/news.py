@@ -141,8 +141,8 @@ class WindowNews:
         """Tells a window that was just loaded of sessions that ended meanwhile and of open ones."""
         self._member_changes.knows(window)
         sessions = self._groups.sessions
-        ends = missed_ends(snapshot.leases, sessions.ended, sessions.closed, self._now_ms())
-        for event in ends:
+        known = (sessions.ended, sessions.closed, sessions.left)
+        for event in missed_ends(snapshot.leases, *known, self._now_ms()):
             window.post(event)
         self._tell_sessions(window)
 

@@ -150,7 +150,8 @@ class Gateway:
         now_ms = self.world.now_ms
         sessions = [(member, session, BROKER) for session, member in self.sessions.items()]
         was_closed = self.closed.__contains__
-        ended = missed_ends(snapshot.leases, self.ended.__contains__, was_closed, now_ms)
+        left = self.closed.__contains__  # who leaves closes its session first
+        ended = missed_ends(snapshot.leases, self.ended.__contains__, was_closed, left, now_ms)
         return ended + open_sessions(sessions, BROKER, now_ms)
 
     def _end(self, session_id: SessionId) -> None:

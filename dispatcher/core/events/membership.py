@@ -144,7 +144,11 @@ def session_closed(state: WindowState, event: SessionClosed) -> None:
 
 def session_lost(state: WindowState, event: SessionLost) -> None:
     session = state.book.sessions.get((event.member_id, event.session_id))
-    if session is not None and session.lost_at_ms is None:
+    if session is None:
+        return
+    if event.left and not session.member.joined:
+        session.left_at_ms = event.now_ms
+    if session.lost_at_ms is None:
         session.lost_at_ms = event.now_ms
 
 
@@ -154,7 +158,9 @@ def session_opened(state: WindowState, event: SessionOpened) -> None:
             continue
         if session.session_id == event.session_id:
             # It was taken for lost: a leader that moved away and came back.
-            session.successor, session.lost_at_ms, session.left_at_ms = None, None, None
+            session.successor, session.lost_at_ms = None, None
+            if session.member.joined:
+                session.left_at_ms = None
         else:
             session.successor = event.session_id
             if session.lost_at_ms is None:

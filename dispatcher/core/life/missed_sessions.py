@@ -21,18 +21,20 @@ def missed_ends(
     leases: Iterable[LeaseState],
     ended: Callable[[SessionId], bool],
     closed: Callable[[SessionId], bool],
+    left: Callable[[SessionId], bool],
     now_ms: int,
 ) -> list[Event]:
     """For each lease whose session has ended. Sessions from before a restart of the node do not
     count as ended: their members may still be on their way back. `closed`: of those that ended,
-    whether they were closed, with nothing on its way any more.
+    whether they were closed, with nothing on its way any more. `left`: whether the member left the
+    group while it had the session; no member that is not there was evicted then.
     """
     events: list[Event] = []
     for lease in leases:
         if closed(lease.session_id):
             events.append(SessionClosed(lease.member_id, lease.session_id, now_ms))
-        elif ended(lease.session_id):
-            events.append(SessionLost(lease.member_id, lease.session_id, now_ms))
+        elif (gone := left(lease.session_id)) or ended(lease.session_id):
+            events.append(SessionLost(lease.member_id, lease.session_id, now_ms, gone))
     return events
 
 

@@ -124,7 +124,7 @@ class ShareSessions:
     boot: str
     broker_max: int
     connection_max: int
-    closed_max: int = CLOSED_SESSIONS_MAX  # that are remembered
+    closed_max: int = CLOSED_SESSIONS_MAX  # that are remembered; and of members that left
     _by_key: dict[SessionKey, ShareSession] = field(default_factory=dict)
     _by_id: dict[SessionId, ShareSession] = field(default_factory=dict)
     _by_group: dict[str, dict[SessionKey, ShareSession]] = field(default_factory=dict)
@@ -132,6 +132,7 @@ class ShareSessions:
     _by_connection: dict[int, dict[SessionKey, ShareSession]] = field(default_factory=dict)
     _at_broker: Counter[int] = field(default_factory=Counter)
     _closed: OrderedDict[SessionId, None] = field(default_factory=OrderedDict)  # the last ones
+    _left: OrderedDict[SessionId, None] = field(default_factory=OrderedDict)  # the last ones
     _opened: int = 0
 
     def __len__(self) -> int:
@@ -200,9 +201,20 @@ class ShareSessions:
 
     def remember_closed(self, session: ShareSession) -> None:
         """No acknowledgement of it is on its way any more."""
-        self._closed[session.session_id] = None
-        if len(self._closed) > self.closed_max:
-            self._closed.popitem(last=False)
+        self._remember(self._closed, session)
+
+    def member_left(self, group: str, member_id: str) -> None:
+        """The member has left the group. Its sessions stay: its last acknowledgements may be on
+        their way.
+        """
+        member = self._by_member.get((group, member_id))
+        for session in () if member is None else member.open.values():
+            self._remember(self._left, session)
+
+    def _remember(self, last: OrderedDict[SessionId, None], session: ShareSession) -> None:
+        last[session.session_id] = None
+        if len(last) > self.closed_max:
+            last.popitem(last=False)
 
     def find(self, key: SessionKey) -> ShareSession | None:
         """The open one."""
@@ -238,6 +250,10 @@ class ShareSessions:
     def closed(self, session_id: SessionId) -> bool:
         """Whether the session was closed not long ago, and nothing more comes of it."""
         return session_id in self._closed
+
+    def left(self, session_id: SessionId) -> bool:
+        """Whether its member left the group not long ago, while it was open."""
+        return session_id in self._left
 
     def connection_lost(self, connection: int) -> list[ShareSession]:
         """The sessions that were opened on it; they end."""

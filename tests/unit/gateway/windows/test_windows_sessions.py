@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from dispatcher.core.model import Acknowledge, Acquire, MemberId
+from dispatcher.core.model import Acknowledge, Acquire, EvictPolicy, MemberId
 from dispatcher.store.base import StoreError
+from gateway.config.groups import GroupSection
 from gateway.core.share.sessions import ShareSession
 from gateway.windows.window import Acquired, Window
 from tests.rig.node_parts import GROUP, Node, ScriptedStore, topology
@@ -68,6 +69,30 @@ def test_a_session_that_ends_while_the_window_is_away_is_over(what: str) -> None
             again = acquire(window, new)
             assert again is not None, "given back after the grace, not when the lock runs out"
             assert again.offsets == [0, 1, 2]
+
+    run(work())
+
+
+def test_a_member_that_leaves_while_the_window_is_away_and_closes_nothing_was_not_evicted() -> None:
+    async def work() -> None:
+        section = GroupSection(auto_offset_reset="earliest", on_evict=EvictPolicy.ACK)
+        async with Node(section) as node:
+            await filled(node)
+            window = node.window()
+            session = node.groups.sessions.open((1, GROUP, "m1"), 1, acknowledges=False)
+            acquired = acquire(window, session)
+            assert acquired is not None
+            await acquired.persisted
+            window.fail(StoreError("away"))
+            node.beat("m1", -1)
+            node.beat("m2", connection=2)
+            await until(lambda: window.dispatcher is not None)
+            await asyncio.sleep(4)
+            other = node.groups.sessions.open((1, GROUP, "m2"), 2, acknowledges=False)
+            event = Acquire(MemberId("m2"), other.session_id, 100, now_ms())
+            again = window.acquire(event)
+            assert again is not None, "what it had was not done"
+            assert (again.offsets, again.attempts) == ([0, 1, 2], [2, 2, 2])
 
     run(work())
 

@@ -16,6 +16,7 @@ from dispatcher.core.model import (
     Policy,
     Reason,
     SessionId,
+    SessionLost,
     SessionOpened,
 )
 from dispatcher.core.steps import MembersReady, Notice, ReadOn, RetryNoted
@@ -70,6 +71,29 @@ def test_one_that_leaves_and_closes_nothing_keeps_its_records_for_the_grace() ->
     assert play.acquire("c2") == []
     play.wait(1)
     assert play.acquire("c2") == [0], "a goodbye is no crash: it costs no delivery"
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_one_that_left_while_the_window_was_away_was_not_evicted(*, left: bool) -> None:
+    play = Playbook(Policy(on_evict=EvictPolicy.ACK)).join("c1").produce(b"k")
+    assert play.acquire("c1") == [0]
+    play.restart().join("c2").read()
+    play.on(SessionLost(MemberId("c1"), SessionId("s1"), play.now_ms, left))
+    play.on(SessionOpened(MemberId("c1"), SessionId("s1"), play.now_ms))
+    play.wait(2_999)
+    assert play.acquire("c2") == [], "its last acknowledgements may be on their way"
+    play.wait(1)
+    assert play.acquire("c2") == ([0] if left else [])
+    assert play.core.cursor == (0 if left else 1), "counted as done only of an evicted one"
+
+
+def test_one_that_left_and_is_back_before_the_window_is_has_its_records() -> None:
+    play = Playbook().join("c1").produce(b"k")
+    assert play.acquire("c1") == [0]
+    play.restart().join("c1").read()
+    play.on(SessionLost(MemberId("c1"), SessionId("s1"), play.now_ms, left=True))
+    play.on(SessionOpened(MemberId("c1"), SessionId("s1"), play.now_ms)).wait(3_000)
+    assert play.ack("c1", 0) == [None]
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -54,6 +54,18 @@ def test_reopening_loses_the_old_session_and_never_reuses_its_id() -> None:
     assert not s.ended(second.session_id)
 
 
+def test_who_left_is_known_by_its_open_sessions_for_a_while() -> None:
+    s = ShareSessions("boot", 10, 10, closed_max=2)
+    one, two = (s.open((broker, "g", "m1"), 7, acknowledges=False) for broker in (1, 2))
+    other = s.open((1, "g", "m2"), 7, acknowledges=False)
+    s.member_left("g", "m1")
+    s.member_left("g", "of no session")
+    assert s.is_open(one)
+    assert [s.left(x.session_id) for x in (one, two, other)] == [True, True, False]
+    s.member_left("g", "m2")
+    assert [s.left(x.session_id) for x in (one, two, other)] == [False, True, True]
+
+
 def test_what_was_closed_is_known_for_a_while() -> None:
     s = ShareSessions("boot", 10, 10, closed_max=2)
     ids = []
