@@ -86,7 +86,8 @@ class LogTarget:
 
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
         """Writes in the order of the batch, and reads each write back. Raises AwayError."""
-        await asyncio.to_thread(self._write, [record_of(write) for write in batch])
+        more = self.contents.more
+        await asyncio.to_thread(self._write, [record_of(write, more) for write in batch])
         await self._reader.read()
         return await together(self._read_back(write) for write in batch)
 
@@ -157,8 +158,10 @@ class LogTarget:
         self._records.close()
 
 
-def record_of(write: Write) -> tuple[bytes, bytes | None]:
-    """The record of `_schemas` that stands for a write."""
+def record_of(write: Write, more: Mapping[str, str]) -> tuple[bytes, bytes | None]:
+    """The record of `_schemas` that stands for a write. `more`: what else stands in the configs of
+    the target's subjects, which a record without it would delete.
+    """
     match write:
         case Register(wanted):
             return schema_record(wanted, deleted=False)
@@ -167,7 +170,7 @@ def record_of(write: Write) -> tuple[bytes, bytes | None]:
         case HardDelete(wanted):
             return schema_key(wanted), None
         case SetCompatibility(subject, level):
-            return compatibility_record(subject, level)
+            return compatibility_record(subject, level, more.get(subject, ""))
         case SetMode(subject, mode):
             return mode_record(subject, mode)
         case _:

@@ -32,7 +32,8 @@ class Contents:
     """The contents are built by `apply`, in the order of the log.
 
     `order`: when each version was last written (the log's offset, or a count). `removed`: versions
-    whose tombstone was read; `unset`: kinds and subjects of such settings. `recorded`: soft deletes
+    whose tombstone was read; `unset`: kinds and subjects of such settings. `more`: what else stands
+    in subjects' configs, as JSON; it stays where it is. `recorded`: soft deletes
     are records of a log; if False, a list lacked the version. `reads`: how many times such a list
     was read. `ids`: the places of each id, in all contexts. `users`: for each version, the versions
     that refer to it. `ignored`, `malformed`: how many records changed nothing, by kind.
@@ -43,6 +44,7 @@ class Contents:
     removed: set[SubjectVersion] = field(default_factory=set)
     compatibility: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
+    more: dict[str, str] = field(default_factory=dict, compare=False)
     unset: set[tuple[str, str]] = field(default_factory=set, compare=False)
     ignored: Counter[str] = field(default_factory=Counter)
     malformed: Counter[str] = field(default_factory=Counter)
@@ -64,8 +66,11 @@ class Contents:
                 self._soft_delete(subject, version, at)
             case SubjectCleared(subject):
                 self._clear(subject)
-            case CompatibilitySet(subject, level):
+            case CompatibilitySet(subject, level, more):
                 self._set("compatibility", subject, level, recorded=True)
+                self.more[subject] = more
+                if not more:
+                    del self.more[subject]
             case ModeSet(subject, mode):
                 self._set("mode", subject, mode, recorded=True)
             case Ignored(keytype):

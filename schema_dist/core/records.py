@@ -16,6 +16,7 @@ from typing import Any
 from schema_dist.core.compare import canonical_object
 from schema_dist.core.model import AVRO, Reference, Schema, SchemaId, SchemaVersion, Version
 
+_LEVEL = "compatibilityLevel"
 _EXTRA = ("metadata", "ruleSet", "schemaTags")
 INT32_MAX = 2**31 - 1  # ids and versions are Java ints
 
@@ -52,10 +53,13 @@ class SubjectCleared:
 
 @dataclass(frozen=True, slots=True)
 class CompatibilitySet:
-    """The compatibility of a subject (empty: the registry's); None: it has none of its own."""
+    """The compatibility of a subject (empty: the registry's); None: it has none of its own. `more`:
+    a JSON object with the rest of its config (Confluent's, from 7.4 on), or empty.
+    """
 
     subject: str
     level: str | None
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,7 @@ def _event(keytype: str, key: Mapping[str, Any], value: Mapping[str, Any] | None
                 return SchemaRemoved(*place)
             return SchemaWritten(schema_version(value, *place))
         case "CONFIG":
-            level = None if value is None else _text(value, "compatibilityLevel")
-            return CompatibilitySet(_text_or(key, "subject", ""), level)
+            return _config(_text_or(key, "subject", ""), value or {})
         case "MODE":
             mode = None if value is None else _text(value, "mode")
             return ModeSet(_text_or(key, "subject", ""), mode)
@@ -126,6 +129,13 @@ def _event(keytype: str, key: Mapping[str, Any], value: Mapping[str, Any] | None
             return SubjectCleared(_text(key, "subject"))
         case _:
             return Ignored(keytype)
+
+
+def _config(subject: str, value: Mapping[str, Any]) -> CompatibilitySet:
+    """Confluent's registry leaves out what is not set, the level, too."""
+    level = None if value.get(_LEVEL) is None else _text(value, _LEVEL)
+    more = {name: value[name] for name in value if name not in (_LEVEL, "subject")}
+    return CompatibilitySet(subject, level, canonical_object(more) if more else "")
 
 
 def schema_version(
@@ -219,10 +229,15 @@ def schema_key(written: SchemaVersion) -> bytes:
     return _bytes({"keytype": "SCHEMA", **named, "magic": 1})
 
 
-def compatibility_record(subject: str, level: str | None) -> tuple[bytes, bytes | None]:
-    """The record of a compatibility level; None is the tombstone."""
-    value = None if level is None else _bytes({"compatibilityLevel": level})
-    return _bytes({"keytype": "CONFIG", "subject": subject or None, "magic": 0}), value
+def compatibility_record(
+    subject: str, level: str | None, more: str = ""
+) -> tuple[bytes, bytes | None]:
+    """The record of a compatibility level, and of `more` that the subject's config has. Without
+    both it is the tombstone.
+    """
+    config = ({} if level is None else {_LEVEL: level}) | (json.loads(more) if more else {})
+    key = _bytes({"keytype": "CONFIG", "subject": subject or None, "magic": 0})
+    return key, _bytes(config) if config else None
 
 
 def mode_record(subject: str, mode: str | None) -> tuple[bytes, bytes | None]:

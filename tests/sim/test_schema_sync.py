@@ -138,7 +138,7 @@ class Log:
     async def apply(self, batch: Sequence[Write]) -> list[Refusal | None]:
         for write in batch:
             self._step()
-            self._records.append(record_of(write))
+            self._records.append(record_of(write, self.contents.more))
             self._step()
         await self.read([])
         return [None for _ in batch]

@@ -115,3 +115,15 @@ def test_another_reading_changes_what_differs_alone() -> None:
     assert mine.removed == set()  # a list that lacks a version is no tombstone
     assert mine.changed_since(before) == {("s", 1), ("s", 3), ("s", 0)}
     assert list(mine.ids.get(SchemaId(1))) == []
+
+
+def test_a_config_without_a_level_takes_the_level_away_and_keeps_the_rest() -> None:
+    """As Confluent's registry writes it, from 7.4 on; it counted as malformed, and the level that
+    stood before went on counting.
+    """
+    contents = after(CompatibilitySet("s", "FULL"), CompatibilitySet("s", None, '{"alias":"t"}'))
+    assert contents.compatibility == {}
+    assert contents.unset == {("compatibility", "s")}, "on record"
+    assert contents.more == {"s": '{"alias":"t"}'}
+    contents.apply(CompatibilitySet("s", None), 3)
+    assert contents.more == {}

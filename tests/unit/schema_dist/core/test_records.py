@@ -59,6 +59,10 @@ def test_the_keys_we_write_are_the_keys_they_write() -> None:
         b'{"keytype":"CONFIG","subject":"s","magic":0}',
         b'{"compatibilityLevel":"FULL"}',
     )
+    assert compatibility_record("s", "FULL", '{"alias":"t"}')[1] == (
+        b'{"compatibilityLevel":"FULL","alias":"t"}'
+    )
+    assert compatibility_record("s", None, '{"alias":"t"}')[1] == b'{"alias":"t"}'
     assert compatibility_record("", None) == (
         b'{"keytype":"CONFIG","subject":null,"magic":0}',
         None,
@@ -107,6 +111,16 @@ def test_everything_of_a_version_comes_back() -> None:
             CompatibilitySet("", "NONE"),
         ),
         ({"keytype": "CONFIG", "subject": "s"}, None, CompatibilitySet("s", None)),
+        (
+            {"keytype": "CONFIG", "subject": "s"},
+            {"subject": "s", "compatibilityGroup": "application.version"},
+            CompatibilitySet("s", None, '{"compatibilityGroup":"application.version"}'),
+        ),
+        (
+            {"keytype": "CONFIG", "subject": "s"},
+            {"subject": "s", "compatibilityLevel": "FULL", "normalize": True, "alias": "t"},
+            CompatibilitySet("s", "FULL", '{"alias":"t","normalize":true}'),
+        ),
         ({"keytype": "MODE", "subject": "s"}, {"mode": "READONLY"}, ModeSet("s", "READONLY")),
         ({"keytype": "MODE"}, None, ModeSet("", None)),
         (
@@ -161,7 +175,7 @@ def test_every_key_type(key: object, value: object, event: Event) -> None:
         ),
         (KARAPACE[0], b'{"id":1,"schema":"x","references":[{}]}', "name is missing"),
         (b'{"keytype":"SCHEMA","subject":"s"}', None, "version is missing"),
-        (b'{"keytype":"CONFIG"}', b"{}", "compatibilityLevel is missing"),
+        (b'{"keytype":"CONFIG"}', b'{"compatibilityLevel":7}', "compatibilityLevel is no text"),
     ],
 )
 def test_what_no_registry_wrote_is_malformed(key: bytes | None, value: bytes, why: str) -> None:
