@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from keyway.clusters.core.registry_answers import says_absent
 from schema_dist.core.model import GLOBAL, Schema, SchemaId, SchemaVersion
 from schema_dist.core.records import INT32_MAX, fields_of, schema_version
 from schema_dist.core.shown import Json, Listing, Shown, ViewError, places, version_body
@@ -138,7 +139,7 @@ class Asked:
         if passed.status != 404:
             return passed
         some_lack_it = self.template.endswith("/schema")  # a route that not all registries have
-        if not passed.is_of_a_registry and not some_lack_it:
+        if not says_absent(passed.body) and not some_lack_it:
             raise ViewError(503, 50003, "a 404 that is not the primary's registry's") from error
         raise error
 

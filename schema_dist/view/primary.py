@@ -19,7 +19,6 @@ from schema_dist.limits import AUTHORISED_KEPT_MAX, AUTHORISED_S
 from schema_dist.transport import Answer, Http, HttpError
 
 _ONE = {"offset": "0", "limit": "1"}  # registries without pages send their whole list
-_ABSENT = range(40400, 40500)
 _HEADERS = ("authorization", "content-type", "accept", "accept-language")
 
 
@@ -30,13 +29,6 @@ class Passed:
     status: int
     body: Json
     challenge: str | None = None  # its WWW-Authenticate
-
-    @property
-    def is_of_a_registry(self) -> bool:
-        """Whether a 404 has a registry's own code. Any other one is that of a proxy, or of a
-        registry that starts, and says nothing about a schema.
-        """
-        return isinstance(self.body, dict) and self.body.get("error_code") in _ABSENT
 
 
 class Primary:

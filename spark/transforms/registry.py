@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
+from keyway.clusters.core.registry_answers import says_absent
 from spark.transforms.core.avro_types import Definitions, InvalidSchema, Schema, defined
 from spark.transforms.core.engine import UnknownSchema
 from spark.transforms.core.plan import RegistrySettings
@@ -21,9 +22,6 @@ from spark.transforms.core.plan import RegistrySettings
 ANSWER_S_MAX = 15.0  # a registry answers in milliseconds, or after it elected a primary
 REFERENCES_MAX = 100  # of one schema, nested ones included
 _TYPE = "application/vnd.schemaregistry.v1+json"
-# A registry's own words for what it does not have: 404 with one of these codes. Any other 404 is a
-# proxy's, or of a registry that starts, and says nothing about a schema.
-_ABSENT = range(40400, 40500)
 
 Json = Any  # as json.loads gives it
 
@@ -94,7 +92,7 @@ class Registry:
                 content=None if body is None else json.dumps(body),
                 headers={} if body is None else {"Content-Type": _TYPE},
             )
-            if answer.status_code == 404 and _code(answer) in _ABSENT:
+            if answer.status_code == 404 and says_absent(_json(answer)):
                 return None
             if answer.is_success:
                 return answer.json()
@@ -105,12 +103,12 @@ class Registry:
         raise RegistryError(f"{what}: {answer.status_code} {answer.text[:300]}")
 
 
-def _code(answer: httpx.Response) -> object:
+def _json(answer: httpx.Response) -> Json:
+    """None for a body that is not JSON."""
     try:
-        body = answer.json()
+        return answer.json()
     except ValueError:
         return None
-    return body.get("error_code") if isinstance(body, dict) else None
 
 
 def _avro(answer: Json) -> Schema:
