@@ -1,4 +1,5 @@
-"""Groups of another kind under a name: a classic or a consumer group of the upstream with members.
+"""Groups of another kind under a name: a classic group of the upstream with members, a consumer
+group, or one of Kafka Streams.
 
 A share member may not join there, as in Kafka, where a name is one group of one kind: both would
 read the same records, and the one that commits last would set the other's position. An empty group
@@ -59,16 +60,18 @@ class OtherGroupTypes:
             return False
 
     async def _any(self, group: str, wanted: Callable[[Message], bool]) -> bool:
-        classic = {"Groups": [group]}
-        consumer = {"GroupIds": [group], "IncludeAuthorizedOperations": False}
-        if wanted(await self._row(group, ApiKey.DESCRIBE_GROUPS, classic)):
+        if wanted(await self._row(group, ApiKey.DESCRIBE_GROUPS, {"Groups": [group]})):
             return True
-        try:
-            return wanted(await self._row(group, ApiKey.CONSUMER_GROUP_DESCRIBE, consumer))
-        except Refused as refused:
-            if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
-                raise
-            return False  # an upstream from before KIP-848
+        body = {"GroupIds": [group], "IncludeAuthorizedOperations": False}
+        for api in (ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE):
+            try:
+                if wanted(await self._row(group, api, body)):
+                    return True
+            except Refused as refused:
+                if refused.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                # an upstream from before KIP-848, or KIP-1071
+        return False
 
     async def _row(self, group: str, api: ApiKey, body: Message) -> Message:
         return await ask_coordinator(

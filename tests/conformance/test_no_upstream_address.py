@@ -31,7 +31,7 @@ LEFT_OUT = 7
 
 ADDRESS_FIELDS = {"Host", "Port"}
 # Where an application of Kafka Streams itself is (application.server), as it has told.
-THEIR_OWN = {ApiKey.STREAMS_GROUP_HEARTBEAT}
+THEIR_OWN = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
 SHARE = {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}  # the gateway's own answers
 
 CASES = [

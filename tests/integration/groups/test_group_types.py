@@ -7,8 +7,12 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.schema import Message as WireMessage
 from gateway.embedded.kafka import KafkaCluster
 from tests.rig.clients.share_members import MemberFailed, ShareHost
+from tests.rig.clients.wire_client import ShareSession, WireClient
 from tests.rig.committed import wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import produce
@@ -79,3 +83,49 @@ def test_a_name_under_which_consumers_are_at_work(
     back = librdkafka_host.member(gateway.bootstrap, group, [name])
     assert [record.offset for record in back.poll_some()] == [7], "the last who worked was there"
     back.close()
+
+
+def test_a_name_under_which_an_application_of_streams_is_at_work(
+    gateway: GatewayProcess, topic: Topic, fresh_name: Names
+) -> None:
+    """By Kafka Streams' own protocol (KIP-1071). When it has gone share members join, and when they
+    have gone the name is the application's again.
+    """
+    name, group = topic(), fresh_name("kinds")
+    source = {
+        "SubtopologyId": "0",
+        "SourceTopics": [name],
+        "SourceTopicRegex": [],
+        "StateChangelogTopics": [],
+        "RepartitionSinkTopics": [],
+        "RepartitionSourceTopics": [],
+        "CopartitionGroups": [],
+    }
+    beat = {"GroupId": group, "MemberId": "AAAAAAAAAAAAAAAAAAAAAA"}
+    joining = {
+        **beat,
+        "RebalanceTimeoutMs": 10_000,
+        "ProcessId": "process",
+        "Topology": {"Epoch": 0, "Subtopologies": [source]},
+        "ActiveTasks": [],
+        "StandbyTasks": [],
+        "WarmupTasks": [],
+    }
+    with (
+        WireClient(gateway.bootstrap) as line,
+        ShareSession(gateway.bootstrap, group, name) as member,
+    ):
+
+        def streams(body: WireMessage) -> int:
+            return int(line.call(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, body)["ErrorCode"])
+
+        assert streams(joining) == 0
+        refused = member.heartbeat(0, topics=[name])
+        assert refused["ErrorCode"] == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "members of another kind" in refused["ErrorMessage"]
+        assert streams({**beat, "MemberEpoch": -1}) == 0
+        member.join()
+        assert streams(joining) == ErrorCode.GROUP_ID_NOT_FOUND
+        member.leave()
+        assert streams(joining) == 0, "whose name it was before"
+        assert streams({**beat, "MemberEpoch": -1}) == 0

@@ -363,4 +363,82 @@ StreamsGroupHeartbeat response
     StandbyPartitions []
       Topic string
       Partitions []i32
+
+StreamsGroupDescribe request
+  GroupIds []string
+  IncludeAuthorizedOperations bool
+StreamsGroupDescribe response
+  ThrottleTimeMs i32
+  Groups []
+    ErrorCode i16
+    ErrorMessage string? =null
+    GroupId string
+    GroupState string
+    GroupEpoch i32
+    AssignmentEpoch i32
+    Topology {}? =null
+      Epoch i32
+      Subtopologies []? =null
+        SubtopologyId string
+        SourceTopics []string
+        RepartitionSinkTopics []string
+        StateChangelogTopics []
+          Name string
+          Partitions i32
+          ReplicationFactor i16
+          TopicConfigs []
+            Key string
+            Value string
+        RepartitionSourceTopics []
+          Name string
+          Partitions i32
+          ReplicationFactor i16
+          TopicConfigs []
+            Key string
+            Value string
+    Members []
+      MemberId string
+      MemberEpoch i32
+      InstanceId string? =null
+      RackId string? =null
+      ClientId string
+      ClientHost string
+      TopologyEpoch i32
+      ProcessId string
+      UserEndpoint {}? =null
+        Host string
+        Port u16
+      ClientTags []
+        Key string
+        Value string
+      TaskOffsets []
+        SubtopologyId string
+        Partition i32
+        Offset i64
+      TaskEndOffsets []
+        SubtopologyId string
+        Partition i32
+        Offset i64
+      Assignment {}
+        ActiveTasks []
+          SubtopologyId string
+          Partitions []i32
+        StandbyTasks []
+          SubtopologyId string
+          Partitions []i32
+        WarmupTasks []
+          SubtopologyId string
+          Partitions []i32
+      TargetAssignment {}
+        ActiveTasks []
+          SubtopologyId string
+          Partitions []i32
+        StandbyTasks []
+          SubtopologyId string
+          Partitions []i32
+        WarmupTasks []
+          SubtopologyId string
+          Partitions []i32
+      IsClassic bool
+    AuthorizedOperations i32 =-2147483648
 """

@@ -17,6 +17,7 @@ from tests.rig.share_client import Client, ScriptedConnection, error, services
 from tests.rig.virtual_time import now_ms, run
 
 CLASSIC, CONSUMER = ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE
+STREAMS = ApiKey.STREAMS_GROUP_DESCRIBE
 Answer = tuple[int, str] | tuple[int, str, str] | UpstreamError  # error code, state, protocol type
 
 
@@ -37,7 +38,7 @@ class Upstream:
     async def call(self, api_key: int, body: Message, *, broker_id: int) -> Message:
         assert broker_id == 7
         assert "g" in [*body.get("Groups", ()), *body.get("GroupIds", ())]
-        left = self.answers[api_key]
+        left = self.answers.get(api_key) or [(NOT_FOUND, "")]
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, UpstreamError):
             raise answer
@@ -94,6 +95,31 @@ def test_who_is_at_work(classic: Answer, consumer: Answer, *, expected: bool) ->
 def test_who_has_the_name_or_had_it(classic: Answer, consumer: Answer, *, expected: bool) -> None:
     upstream = Upstream({CLASSIC: [classic], CONSUMER: [consumer]})
     assert run(OtherGroupTypes(upstream).known("g")) is expected
+
+
+@pytest.mark.parametrize(
+    ("streams", "active", "known"),
+    [
+        ((0, "NotReady"), True, True),
+        ((0, "Stable"), True, True),
+        ((0, "Empty"), False, True),
+        ((NOT_FOUND, ""), False, False),
+        ((int(ErrorCode.UNSUPPORTED_VERSION), ""), False, False),  # switched off there
+        (Refused(ErrorCode.UNSUPPORTED_VERSION, "89"), False, False),
+    ],
+)
+@pytest.mark.parametrize("consumer", [(NOT_FOUND, ""), Refused(ErrorCode.UNSUPPORTED_VERSION, "")])
+def test_an_application_of_kafka_streams(
+    streams: Answer, consumer: Answer, *, active: bool, known: bool
+) -> None:
+    answers: dict[int, list[Answer]] = {
+        CLASSIC: [(NOT_FOUND, "Dead")],
+        CONSUMER: [consumer],
+        STREAMS: [streams],
+    }
+    types = OtherGroupTypes(Upstream(answers))
+    assert run(types.active("g")) is active
+    assert run(types.known("g")) is known
 
 
 def test_a_coordinator_that_moved_is_looked_for() -> None:
