@@ -1,12 +1,13 @@
 """Requests that name new partitions which their client does not see yet, or not to their end:
-Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, OffsetCommit. And those that tell
-about groups, until upstream lets their connection read them.
+Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, OffsetCommit, OffsetFetch. And
+those that tell about groups, until upstream lets their connection read them.
 
 A row about a hidden partition is answered UNKNOWN_TOPIC_OR_PARTITION, as by a broker that has no
-such partition. A Fetch behind the end that a consumer may see finds nothing there, and waits as at
-the end of a log. The rest of the request goes upstream on the client's own connection, whose
-answer these rows are put into. So a Fetch is of no session meanwhile (KIP-227): a client that has
-one is told that it is gone, and asks in full.
+such partition; but of OffsetFetch, a group without a position there has that of the first record. A
+Fetch behind the end that a consumer may see finds nothing there, and waits as at the end of a log.
+The rest of the request goes upstream on the client's own connection, whose answer these rows are
+put into. So a Fetch is of no session meanwhile (KIP-227): a client that has one is told that it is
+gone, and asks in full.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gateway.core.repartition.named_partitions import (
     Named,
     answered_with,
     named_in,
+    positions_in,
     refusal,
     right_for,
     taken_out,
@@ -61,6 +63,8 @@ class ScreenedRequests:
         await self._prove(request, body)
         if key not in NAMING_PARTITIONS:
             told = await request.connection.ask_upstream(key, version, body)
+            if key == ApiKey.OFFSET_FETCH:
+                self._begin_at_first(told)
             return encode_long_response(key, version, told)
         ends, denied = await self._ends(request, body)
         rows = self._taken_out(key, body, ends, denied)
@@ -144,6 +148,14 @@ class ScreenedRequests:
         if not left:
             return answered_with(key, None, [])
         return await request.connection.ask_upstream(key, version, body)
+
+    def _begin_at_first(self, answer: Message) -> None:
+        """Nobody has anything of a hidden partition behind him."""
+        for named in positions_in(answer):
+            place = self.screening.shown.get(self.screening.topic_of(named))
+            unknown = named.row["ErrorCode"] == 0 and named.row["CommittedOffset"] < 0
+            if unknown and place is not None and named.partition >= place.partitions:
+                named.row.update(CommittedOffset=0, Metadata="")
 
     def _shorten(self, key: int, body: Message, answer: Message, ends: _Ends) -> None:
         """Changes the rows of partitions that the client does not see to their end. No address of

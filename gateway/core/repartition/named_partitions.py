@@ -65,12 +65,32 @@ class Named:
 
 
 def named_in(api_key: int, request: Message) -> Iterator[Named]:
+    """Also of OffsetFetch, which names them in groups."""
+    if api_key == ApiKey.OFFSET_FETCH:
+        for topic, name, topic_id in _topics_of_groups(request):
+            for partition in topic["PartitionIndexes"]:
+                yield Named(name, topic_id, partition, {})
+        return
     layout = _LAYOUTS[api_key]
     topics, rows, index = layout.asked
     for topic in request[topics]:
         name, topic_id = topic.get(layout.name, ""), topic.get("TopicId", NO_TOPIC_ID)
         for row in topic[rows]:
             yield Named(name, topic_id, row[index], row)
+
+
+def positions_in(answer: Message) -> Iterator[Named]:
+    """The rows of an OffsetFetch answer."""
+    for topic, name, topic_id in _topics_of_groups(answer):
+        for row in topic["Partitions"]:
+            yield Named(name, topic_id, row["PartitionIndex"], row)
+
+
+def _topics_of_groups(message: Message) -> Iterator[tuple[Message, str, bytes]]:
+    """With each topic's name and id; of a group that asks for all there is none."""
+    for group in message["Groups"] or [message]:
+        for topic in group["Topics"] or ():
+            yield topic, topic.get("Name", ""), topic.get("TopicId", NO_TOPIC_ID)
 
 
 def right_for(api_key: int) -> int:

@@ -1,6 +1,8 @@
 """Which requests of clients stop here while topics grow, because they name new partitions.
 
 - Hidden partitions do not exist for clients: whatever names one is answered as Kafka would.
+  But a group's position there is the first record: Kafka gives them to members of KIP-848 groups
+  before they have one, and such a member would begin where `auto.offset.reset` says.
 - Of partitions that are shown, a consumer of a plain group sees what its group may (consumers.py):
   its Fetch and ListOffsets stop here.
 
@@ -42,6 +44,7 @@ _NAMING_GROUPS: Final = frozenset(
         int(ApiKey.CONSUMER_GROUP_HEARTBEAT),
     }
 )
+_NAMING: Final = NAMING_PARTITIONS | {int(ApiKey.OFFSET_FETCH)}
 HIDDEN: Final = -1
 
 
@@ -85,7 +88,7 @@ class Screening:
         """Keys of the requests that are looked at."""
         found: frozenset[int] = frozenset()
         if self._hides:
-            found = NAMING_PARTITIONS
+            found = _NAMING
         elif self.ends:
             found = _READING
         return found | _NAMING_GROUPS if self.listens else found
@@ -97,9 +100,7 @@ class Screening:
         upstream may read it.
         """
         names_group = self.listens and api_key in _NAMING_GROUPS
-        names_partition = api_key in NAMING_PARTITIONS and any(
-            needle in payload for needle in self._needles
-        )
+        names_partition = api_key in _NAMING and any(needle in payload for needle in self._needles)
         if not (names_group or names_partition) or version < APIS[api_key].min_version:
             return False
         try:

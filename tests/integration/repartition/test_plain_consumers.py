@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from gateway.core.wire.apis import ApiKey
+from gateway.core.wire.schema import Message
+from gateway.embedded.kafka import KafkaCluster
 from tests.chaos.crowd import have_all
 from tests.rig.clients.java_programs import JavaPrograms
 from tests.rig.clients.keyed_producers import KeyedProducer
@@ -14,9 +18,12 @@ from tests.rig.clients.plain_consumers import (
     assert_each_after_the_one_before,
     consumed_by,
 )
+from tests.rig.clients.wire_client import WireClient
 from tests.rig.gateway_process import DIRECT, GatewayProcess
+from tests.rig.kafka import produce
 from tests.rig.patience import wait_until
-from tests.rig.repartitions import repartition, status, wait_for_phase
+from tests.rig.repartitions import MURMUR2 as OF_JAVA
+from tests.rig.repartitions import key_for, repartition, status, wait_for_phase
 
 pytestmark = [
     pytest.mark.integration,
@@ -108,3 +115,64 @@ def grow_under_load(
             member.end()
     for members in groups.values():
         assert_each_after_the_one_before(consumed_by(members), sent)
+
+
+@pytest.mark.deep
+def test_a_member_that_kafka_gives_a_hidden_partition_begins_at_its_first_record(
+    node: GatewayProcess,
+    kafka: KafkaCluster,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+) -> None:
+    """A KIP-848 group from `latest`. It asks for its position before Keyway has committed one, as
+    another group that rebalances is waited for.
+    """
+    name = topic(partitions=2)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": fresh_name("plain"),
+            "group.protocol": "consumer",
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": False,
+        }
+    )
+    came: list[bytes | None] = []
+
+    def assigned(count: int) -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            came.append(message.value())
+        return len(consumer.assignment()) == count
+
+    join = {
+        "GroupId": fresh_name("rebalancing"),
+        "SessionTimeoutMs": 30_000,
+        "RebalanceTimeoutMs": 120_000,
+        "ProtocolType": "consumer",
+        "Protocols": [{"Name": "range", "Metadata": bytes(10)}],
+    }
+    joining: Message = {}
+    try:
+        consumer.subscribe([name])
+        wait_until(lambda: assigned(2), what="assigned", deadline_s=30)
+        with WireClient(kafka.bootstrap_servers) as other:
+
+            def joined() -> bool:
+                joining.update(other.call(ApiKey.JOIN_GROUP, 3, join))
+                return bool(joining["ErrorCode"] == 0)
+
+            wait_until(joined, what="joined", deadline_s=30)
+            repartition(node, name, partitions=4, partitioner="murmur2", execute=True)
+            wait_for_phase(node, name, "created")
+            wait_until(lambda: assigned(4), what="hidden partitions", deadline_s=60)
+            hidden = [TopicPartition(name, 2), TopicPartition(name, 3)]
+            assert [place.offset for place in consumer.committed(hidden, timeout=30)] == [0, 0]
+            assert status(node, name)["phase"] == "created"
+            leaving = {"GroupId": join["GroupId"], "MemberId": joining["MemberId"]}
+            other.call(ApiKey.LEAVE_GROUP, 1, leaving)
+        wait_for_phase(node, name, "shown", "open")
+        produce(node.bootstrap, name, [(key_for(3, 4), b"new")], config=OF_JAVA)
+        wait_until(lambda: assigned(4) and b"new" in came, what="the record", deadline_s=60)
+    finally:
+        consumer.close()

@@ -213,6 +213,24 @@ def test_produce_to_a_hidden_partition(acks: int) -> None:
     assert codes == {0: 0, 3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_a_group_begins_at_the_first_record_of_a_hidden_partition() -> None:
+    """Kafka gives it to a member of a KIP-848 group before Keyway has committed offset 0 there: by
+    `latest` it would lose what comes before it sees the partition.
+    """
+    said = [(0, -1, 0), (1, 7, 0), (2, -1, 0), (3, -1, ErrorCode.UNSTABLE_OFFSET_COMMIT), (4, 3, 0)]
+    rows = [
+        {"PartitionIndex": at, "CommittedOffset": offset, "Metadata": "", "ErrorCode": int(code)}
+        for at, offset, code in said
+    ]
+    topics = [{"Name": TOPIC, "Partitions": rows}, {"Name": "other", "Partitions": [rows[0]]}]
+    groups = [{"GroupId": "g", "Topics": topics}]
+    upstream = Upstream(1, answers={ApiKey.OFFSET_FETCH: {"Groups": groups}})
+    body = {"Groups": [{"GroupId": "g", "Topics": [{"Name": TOPIC, "PartitionIndexes": [2]}]}]}
+    (group,) = asked(screening(), upstream, ApiKey.OFFSET_FETCH, 9, body)["Groups"]
+    first, other = [[row["CommittedOffset"] for row in t["Partitions"]] for t in group["Topics"]]
+    assert (first, other) == ([-1, 7, 0, -1, 3], [-1])
+
+
 def test_a_group_is_believed_once_upstream_lets_its_client_read_it() -> None:
     """A stranger told that a group had passed, and its members read new records too early."""
     body = {"GroupId": "g", "GenerationId": 3, "MemberId": "m", "GroupInstanceId": None}

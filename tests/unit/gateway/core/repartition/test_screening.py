@@ -57,10 +57,28 @@ def test_nothing_is_looked_at_while_nothing_grows() -> None:
 
 def test_a_hidden_partition_stops_by_name_and_by_id() -> None:
     screening = hiding()
-    assert screening.apis == NAMING_PARTITIONS
+    assert screening.apis == NAMING_PARTITIONS | {ApiKey.OFFSET_FETCH}
     assert screening.stops(ME, MAY_READ, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2))
     assert end_for(screening, ApiKey.FETCH, 17, fetch(TOPIC_ID, 2)) == [None, HIDDEN]
     assert screening.stops(ME, MAY_READ, ApiKey.LIST_OFFSETS, 7, list_offsets(TOPIC, 3))
+
+
+def offset_fetch(version: int, *topics: dict[str, Any]) -> bytes:
+    body: dict[str, Any] = {"GroupId": "a", "Topics": list(topics)}
+    if version >= 8:
+        body = {"Groups": [{"GroupId": "b", "Topics": None}, body]}
+    return request(ApiKey.OFFSET_FETCH, version, body)[4:]
+
+
+@pytest.mark.parametrize(
+    ("version", "topic"), [(7, {"Name": TOPIC}), (9, {"Name": TOPIC}), (10, {"TopicId": TOPIC_ID})]
+)
+def test_who_asks_for_a_position_in_a_hidden_partition_stops(
+    version: int, topic: dict[str, Any]
+) -> None:
+    for partition, stops in ((1, False), (2, True)):
+        payload = offset_fetch(version, {**topic, "PartitionIndexes": [0, partition]})
+        assert hiding().stops(ME, MAY_READ, ApiKey.OFFSET_FETCH, version, payload) is stops
 
 
 @pytest.mark.parametrize(
