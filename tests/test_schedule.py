@@ -1,4 +1,6 @@
-"""A worker ends the servers of a group of test files with the group (tests/rig/schedule.py)."""
+"""A worker imports the test modules first, and ends the servers of a group of test files with the
+group (tests/rig/schedule.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.rig.schedule import TESTS
+from tests.rig.schedule import TESTS, modules_of
 
 IN_ORDER = """
 import pytest
@@ -60,3 +62,22 @@ def test_a_server_ends_with_the_last_file_of_its_group(tmp_path: Path) -> None:
         *("began", "test a", "test c", "front ended", "ended"),
         *("test b", "began", "test d", "ended"),
     ]
+
+
+def test_the_test_modules_of_the_arguments_are_those_of_packages(tmp_path: Path) -> None:
+    for path in ("tests/__init__.py", "tests/unit/__init__.py"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "tests/plugins").mkdir()
+    names = ("test_b.py", "test_a.py", "unit/test_c.py", "unit/rig.py", "plugins/test_d.py")
+    for name in names:
+        (tmp_path / "tests" / name).touch()
+
+    def named(*arguments: str) -> list[str]:
+        tests = tmp_path / "tests"
+        found = modules_of(arguments, tmp_path, tests)
+        return [str(file.relative_to(tests)) for file in found]
+
+    assert named("tests") == ["test_a.py", "test_b.py", "unit/test_c.py"]
+    assert named("tests/unit", "tests/test_b.py::test_x") == ["unit/test_c.py", "test_b.py"]
+    assert named("elsewhere") == []

@@ -10,8 +10,10 @@ others there as they are.
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -124,8 +126,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Groups(TESTS))
+        config.pluginmanager.register(Imports(config))
     elif config.getoption(OPTION):
         config.pluginmanager.register(Recorder(RECORDED))
+
+
+class Imports:
+    """In a worker: imports the test modules before they are collected, each worker from another one
+    on.
+
+    In a new checkout the assertions of each module are rewritten, for all workers together a minute
+    of CPU. Side by side on the same module they would all do so. This way most find the byte code
+    that another has written.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        worker = config.workerinput  # type: ignore[attr-defined] # xdist's, in a worker only
+        self._number = int(worker["workerid"].removeprefix("gw"))
+        self._workers = int(worker["workercount"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        files = modules_of(session.config.args, session.config.rootpath)
+        first = len(files) * self._number // self._workers
+        for file in files[first:] + files[:first]:
+            name = ".".join(file.relative_to(TESTS.parent).with_suffix("").parts)
+            # What cannot be imported is imported again, and reported, when it is collected.
+            with suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(name)
+
+
+def modules_of(arguments: Iterable[str], root: Path, tests: Path = TESTS) -> list[Path]:
+    """The test modules of packages below `tests` that pytest's arguments name, in their order."""
+    found: dict[Path, None] = {}
+    for argument in arguments:
+        path = root / argument.partition("::")[0]
+        for file in sorted(path.rglob("test_*.py")) if path.is_dir() else [path]:
+            if tests in file.parents and (file.parent / "__init__.py").exists():
+                found[file] = None
+    return list(found)
 
 
 class Groups:
