@@ -27,6 +27,7 @@ from gateway.repartition.company import Company
 from gateway.repartition.limits import (
     FOLLOW_S,
     GONE_LOOK_S,
+    GROUPS_NAMED_MS,
     LEFT_MS,
     LOAD_AGAIN_S,
     LOOK_MS,
@@ -98,6 +99,8 @@ class Repartitions:
         self._acting = asyncio.Lock()  # a step, or an operator
         self._rests: dict[str, _Rest] = {}
         self._look_due_ms: float = 0
+        self._groups_named_ms = 0  # by then clients have named their groups here
+        screening.hears_all = self._hears_all
         self._missed: set[str] = set()  # ids of topics that the last look did not find
         windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
         server.on_metadata(self._served)
@@ -119,6 +122,8 @@ class Repartitions:
             return False
         for record in records.values():
             self._apply(record)
+        if any(run.record.holds for run in self.running.values()):
+            self._groups_named_ms = monotonic_ms() + GROUPS_NAMED_MS
         self.away, self._holds.loaded = "", True
         self._known.set()
         return True
@@ -361,6 +366,10 @@ class Repartitions:
     def _disconnected(self, connection: ConnectionId) -> None:
         for run in self.running.values():
             run.disconnected(connection)
+
+    def _hears_all(self) -> bool:
+        """All groups that a client names are named to this node."""
+        return self._company.shared is None and monotonic_ms() >= self._groups_named_ms
 
     # ------------------------------------------------------------------------------------ operators
 

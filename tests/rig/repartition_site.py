@@ -156,6 +156,7 @@ class View:
         self.call = kafka.call
         self.connections: dict[int, object] = {}
         self.looks = Looks()
+        self.screening = Screening()
         self.counters = Counters()
         self.hides: Shown | None = None
         self.withheld: Callable[[], Collection[str]] = tuple
@@ -251,7 +252,7 @@ class Site:
         windows = Node(topology=topology(2)).windows.table
         survey = cast(Survey, kafka)
         offsets = cast(GroupOffsets, kafka)
-        screening = Screening()
+        screening = view.screening
         view.looks.add(screening, ScreenedRequests(screening, Authoriser(now_ms)).answer)
         return Repartitions(
             cast(RepartitionTable, self.table),

@@ -7,8 +7,11 @@ none, and the end is where ListOffsets says it is.
 
 A Fetch names no group. Its client is known by address and client id, and the groups of a client
 are those that it has named in requests about groups, on any of its connections. A member cannot be
-given a new partition without such a request, so whoever fetches one as a member is known. A client
-that none is known of gets what all groups have passed, and only what was there for `settle_ms`. So
+given a new partition without such a request, so on a node that stands alone whoever fetches one as
+a member is known, but for a while after a start. Of several nodes each hears only the members of
+the groups that its brokers coordinate: a client that has named one there may be another consumer
+of the same address and client id (librdkafka's is `rdkafka`). A client of which not all is known
+gets what all groups have passed, and only what was there for `settle_ms`. So
 Spark, which asks for all ends at once and reads up to there, has the earlier record of a key in the
 same micro-batch or in one before.
 """

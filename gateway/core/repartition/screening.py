@@ -12,7 +12,7 @@ stops until upstream has let its connection read the group and the topic: anybod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,6 +46,7 @@ _NAMING_GROUPS: Final = frozenset(
 )
 _NAMING: Final = NAMING_PARTITIONS | {int(ApiKey.OFFSET_FETCH)}
 HIDDEN: Final = -1
+NOT_KNOWN: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ class Screening:
     shown: Shown = field(default_factory=dict)
     ends: dict[str, ConsumerEnds] = field(default_factory=dict)
     listens: bool = False  # to which groups clients name
+    hears_all: Callable[[], bool] = lambda: True  # whether no other node hears of more of them
     groups: GroupsOfClients = field(default_factory=GroupsOfClients)
     _names: dict[bytes, str] = field(default_factory=dict)  # by topic id
     _needles: tuple[bytes, ...] = ()  # a request without any of these names no such topic
@@ -172,7 +174,8 @@ class Screening:
         if ends is None or api_key not in _READING:
             return None
         number = ends.number(topic, named.partition)
-        return ends.end_for(self.groups.of(client), number)
+        groups = self.groups.of(client) if self.hears_all() else NOT_KNOWN
+        return ends.end_for(groups, number)
 
 
 def _groups_in(api_key: int, body: Message) -> list[str]:

@@ -8,15 +8,19 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.core.repartition.consumers import Client
+from gateway.core.repartition.named_partitions import Named
 from gateway.core.repartition.plan import Order
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.core.wire.apis import ApiKey
-from gateway.repartition.limits import RUNNING_MAX
+from gateway.repartition.limits import GROUPS_NAMED_MS, RUNNING_MAX
 from gateway.repartition.repartitions import NotNow
 from gateway.repartition.status import status_of, warnings_of
 from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
 from tests.rig.virtual_time import now_ms
+
+CLIENT: Client = ("10.0.0.1", "rdkafka")
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +98,62 @@ def test_a_plain_group_is_waited_for() -> None:
         assert site.table.rows[TOPIC].given_up == ()
 
     story(tell)
+
+
+@pytest.mark.parametrize("nodes", [(), ("a", "b")], ids=["alone", "two"])
+def test_of_several_nodes_none_knows_all_groups_of_a_client(nodes: tuple[str, ...]) -> None:
+    """Two consumers on one machine, with librdkafka's client id. This node coordinates `audit`, and
+    has heard nothing of `billing`; a Fetch may be of either.
+    """
+
+    async def tell(site: Site) -> None:
+        _two_groups(site)
+        await site.one.start(Order(TOPIC, 4))
+        await site.until(Phase.DRAINING)
+        site.view.screening.groups.named(CLIENT, ["audit"])
+        await asyncio.sleep(5)
+        assert _end(site) == (0 if nodes else None), "billing has two records before it"
+        site.kafka.committed["billing"][0] = 5
+        await site.until(Phase.FINISHED)
+
+    story(tell, *nodes)
+
+
+def test_a_node_that_starts_does_not_know_all_groups_of_a_client_yet() -> None:
+    async def tell(site: Site) -> None:
+        await asyncio.sleep(5)
+        site.view.screening.groups.named(CLIENT, ["audit"])
+        assert _end(site) == 0
+        await asyncio.sleep(GROUPS_NAMED_MS / 1000)
+        assert _end(site) is None
+
+    site = Site()
+    _two_groups(site)
+    site.kafka.partitions = 4
+    site.table.rows[TOPIC] = Repartition(
+        topic=TOPIC,
+        topic_id=TOPIC_ID.hex(),
+        before=2,
+        after=4,
+        partitioner=None,
+        pace=replace(PACE, consumer_hold_ms=2**53),
+        phase=Phase.DRAINING,
+        boundaries=(5, 0),
+        consumers=("audit", "billing"),
+    )
+    story(tell, site=site)
+
+
+def _two_groups(site: Site) -> None:
+    """One of them has a record to do."""
+    site.kafka.others = ("audit", "billing")
+    site.kafka.committed = {"audit": {0: 5}, "billing": {0: 3}}
+    site.kafka.ends = {0: 5, 2: 7}
+
+
+def _end(site: Site) -> int | None:
+    place = Named(TOPIC, bytes(16), 2, {})
+    return site.view.screening.end_for(CLIENT, ApiKey.FETCH, place)
 
 
 def test_a_plain_group_that_stands_still_is_given_up() -> None:
