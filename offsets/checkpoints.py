@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from keyway.clusters.config import ClustersConfig
@@ -26,6 +27,7 @@ from offsets.core.checkpoint import (
     starting_offsets,
 )
 from offsets.core.switches import unfinished_subtrees
+from offsets.core.topic_state import TopicState
 from offsets.core.translate import locate, source_facts
 from offsets.errors import CheckpointError, ClusterAway
 from offsets.partitions import Partitions
@@ -73,7 +75,9 @@ def translated(
     """
     here, there = ClusterClient(config.cluster(source)), ClusterClient(config.cluster(target))
     seals = config.seals()
-    read, found = Partitions(here, seals=seals), Partitions(there, seals=seals)
+    told = _told(there)
+    read = Partitions(here, seals=seals)
+    found = Partitions(there, seals=seals, cuts=told.cuts)
     try:
         places = {
             (_logical(here, topic), partition): offset
@@ -81,7 +85,7 @@ def translated(
         }
         topics = {topic for topic, _ in places}
         if not force:
-            _require_order(config, here.name, there, topics)
+            _require_order(config, here.name, told, topics)
         facts = here.facts(topics), there.facts(topics)
         for client, known in zip((here, there), facts, strict=True):
             for topic in sorted(topics - known.keys()):
@@ -102,17 +106,19 @@ def translated(
     return checkpoint.at(moved)
 
 
-def _require_order(
-    config: ClustersConfig, source: str, there: ClusterClient, topics: Iterable[str]
-) -> None:
-    """As the committer refuses a group's position. Without offsets' service nobody tells."""
-    told = StateTopic(there)
-    try:
-        if not told.read(for_s=STATE_S_MAX):
+def _told(there: ClusterClient) -> TopicState:
+    """What the services tell on the target. Without offsets' service nobody tells anything."""
+    with closing(StateTopic(there)) as topic:
+        if not topic.read(for_s=STATE_S_MAX):
             raise ClusterAway(f"{there.name}: its topic could not be read to the end")
-        unfinished = unfinished_subtrees(told.state.switches, config.checked_tree())
-    finally:
-        told.close()
+        return topic.state
+
+
+def _require_order(
+    config: ClustersConfig, source: str, told: TopicState, topics: Iterable[str]
+) -> None:
+    """As the committer refuses a group's position."""
+    unfinished = unfinished_subtrees(told.switches, config.checked_tree())
     for topic in sorted(topics):
         if unfinished.has(source, topic):
             raise CheckpointError(

@@ -111,7 +111,7 @@ def _committer(
     """
     client = ClusterClient(config.cluster(target))
     state_topic = StateTopic(client)
-    partitions = Partitions(client, seals=config.seals())
+    partitions = Partitions(client, seals=config.seals(), cuts=state_topic.state.cuts)
     source = TailedCommits(client, lambda name: client.group_of(name) == group)
     committer = Committer(
         client=client,

@@ -167,7 +167,7 @@ class Committer:
         end = -1 if index is None else index.end
         state = (
             entry,
-            None if index is None else (index.own, index.start, index.former_end),
+            None if index is None else (index.own, index.start, index.former_end, index.cut_at),
             self.facts.get(entry.topic),
             self.client.group_here(entry.group) in active,
             self.activity.rested(entry.group, self.options.empty_ms),
@@ -184,6 +184,8 @@ class Committer:
         """
         applied = self.state_topic.state.applied.get(entry.place)
         shown = self.state_topic.state.rows.get((entry.place, entry.source))
+        if (entry.topic, entry.partition) in self.state_topic.state.cuts:
+            return None  # it may be from before the log lost its end
         if applied is None or shown is None or now is None:
             return None
         if entry.group in self.state_topic.state.both or self._switching.has(

@@ -4,6 +4,7 @@
 reads again the ranges it asks for: from the rows kept of a partition's end, or from Kafka.
 """
 
+# Long: one consumer reads them all, and what it meets concerns one index or another.
 from __future__ import annotations
 
 import time
@@ -20,7 +21,7 @@ from keyway.kafka.log_ends import Tail
 from keyway.kafka.to_ends import Unread, place_of, records_to
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex
-from offsets.core.model import ReadRange, Rows, Search, Stream
+from offsets.core.model import Cut, ReadRange, Rows, Search, Stream
 from offsets.errors import ClusterAway
 from offsets.followed import Columns, Followed
 from offsets.index_file import IndexFile
@@ -43,8 +44,8 @@ Asked = TypeVar("Asked", bound=Hashable)
 
 
 class Partitions:
-    """The partitions of one cluster. `file` keeps their indexes over a restart. A record is read
-    within `wait_ms`. Call `close` in the end.
+    """The partitions of one cluster. `file` keeps their indexes over a restart, and `cuts` has the
+    cuts of logs that are known. A record is read within `wait_ms`. Call `close` in the end.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Partitions:
         *,
         seals: Seals,
         file: IndexFile | None = None,
+        cuts: Mapping[Partition, Cut] | None = None,
         wait_ms: int = FETCH_WAIT_MS_MAX,
     ) -> None:
         self._client = client
@@ -67,6 +69,8 @@ class Partitions:
         self._unread = Unread()
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
         self._streams: dict[Stream, Stream] = {}  # each once
+        self._cuts = {} if cuts is None else cuts
+        self.found_cut: dict[Partition, Cut] = {}  # since the start, each with the known ones
         self._former: dict[Partition, int] = {}  # ends of logs that were left as created anew
         self._denied: set[str] = set()  # topics of which it was said
         self.doubted = 0  # headers that were not believed
@@ -96,6 +100,7 @@ class Partitions:
                 own = Stream(self._client.name, topic, partition, facts[topic].topic_id)
                 index = PartitionIndex(self._streams.setdefault(own, own), start)
             index.forget(start)
+            index.cut = self._cut_of((topic, partition), index.own.life)
             index.former_end = max(self._former.pop((topic, partition), 0), index.former_end)
             self._followed[topic, partition] = Followed(index)
             if index.end < end:
@@ -118,13 +123,39 @@ class Partitions:
         from a log's end.
         """
         found = {} if self._file is None else self._file.load(partitions)
-        return {
+        same = {
             partition: index
             for partition, index in found.items()
             if index.own.cluster == self._client.name
             if index.own.life == facts[partition[0]].topic_id != ""
-            if index.end <= ends.get(partition, -1)
         }
+        for partition, index in same.items():
+            if index.cut is not None:  # its state topic may be another one now
+                self.found_cut.setdefault(partition, index.cut)
+            if index.end > ends.get(partition, index.end):
+                self._note_cut(partition, index)
+        return {
+            partition: index
+            for partition, index in same.items()
+            if index.end <= ends.get(partition, -1)
+            if index.cut == self._cut_of(partition, index.own.life)
+        }
+
+    def _cut_of(self, partition: Partition, life: str) -> Cut | None:
+        known = [cuts[partition] for cuts in (self._cuts, self.found_cut) if partition in cuts]
+        cut: Cut | None = None
+        for one in known:
+            cut = one.besides(cut) if one.life == life else cut
+        return cut
+
+    def _note_cut(self, partition: Partition, index: PartitionIndex) -> None:
+        """The log of the topic as `index` knows it has lost its end, unless the topic is another
+        one by now. If in truth only a new leader was behind, no record counts as replaced: those of
+        its epoch are behind all that the index knows.
+        """
+        if index.epoch != EPOCH_NOT_KNOWN and index.own.life:
+            cut = Cut(index.own.life, index.end, index.epoch)
+            self.found_cut[partition] = cut.besides(self._cut_of(partition, cut.life))
 
     def save(self, *, everything: bool = False) -> None:
         """Some of the indexes that changed a while ago, or all that changed."""
@@ -209,11 +240,13 @@ class Partitions:
             if followed.goes_back(offset, error, ends.get(place, 0)):
                 index = followed.index
                 self._former[place] = max(index.former_end, index.end)
+                self._note_cut(place, index)
                 cut.add(place)
             elif error is None:
                 self._add(fresh.setdefault(place, Columns()), message, place)
                 ends[place] = offset + 1
-                epochs[place] = message.leader_epoch()
+                epochs[place] = epoch = message.leader_epoch()
+                followed.index.read_epoch(offset, epoch)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = max(offset, ends.get(place, 0))
                 fresh.setdefault(place, Columns())
@@ -228,8 +261,8 @@ class Partitions:
                 continue
             followed = self._followed[place]
             followed.take(columns, ends[place], kept_max=kept_max)
-            if (epoch := epochs.get(place)) is not None:
-                followed.index.epoch = epoch
+            if (last := epochs.get(place)) is not None:
+                followed.index.epoch = last
             self._unread.reached(place, ends[place])
             self._unsaved.setdefault(place, time.monotonic())
         return sum(len(columns.offsets) for columns in fresh.values())
@@ -283,6 +316,8 @@ class Partitions:
             anew.append(partition)
             if topic_id is not None:
                 self._former[partition] = max(index.former_end, index.end)
+            if topic_id == index.own.life:
+                self._note_cut(partition, index)
         self._begin_anew(anew, "topic_created_anew")
 
     def _cut(

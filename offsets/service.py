@@ -90,7 +90,11 @@ class Service:
         self.state_topic = StateTopic(self.client, require_lease=require_lease)
         file = IndexFile(self.settings.state_directory / f"offsets-{name}.sqlite", config.seals())
         self.partitions = Partitions(
-            self.client, seals=config.seals(), file=file, wait_ms=self.settings.interval_ms
+            self.client,
+            seals=config.seals(),
+            file=file,
+            cuts=self.state_topic.state.cuts,
+            wait_ms=self.settings.interval_ms,
         )
         self.wanted_group = followed_group(config, self.client)
         source = self._source(listed=self.settings.commits == "list")
@@ -207,9 +211,17 @@ class Service:
         changed = {place for place, _ in self.state_topic.state.changed}
         self._forward()
         self._decide(changed)
+        self._note_cuts()
         self.partitions.save()
         self.metrics.behind.set(self.partitions.behind)
         self.metrics.doubted.set(self.partitions.doubted)
+
+    def _note_cuts(self) -> None:
+        """Before the indexes that knew more of a log are given up, also in their file."""
+        known = self.state_topic.state.cuts
+        found = self.partitions.found_cut
+        self.state_topic.write_cuts({at: cut for at, cut in found.items() if known.get(at) != cut})
+        found.clear()
 
     def _wait_for_state(self) -> None:
         """Before the state topic is read to its end, older entries and the committer's own commits

@@ -15,6 +15,7 @@ from offsets.core.entries import (
     APPLIED,
     BEAT,
     BOTH,
+    CUT,
     ENTRY,
     ROW,
     VERSION,
@@ -22,10 +23,12 @@ from offsets.core.entries import (
     Entry,
     GroupPartition,
     encode_applied,
+    encode_cut,
     encode_entry,
     key_of,
     read_body,
 )
+from offsets.core.model import Cut
 from offsets.core.plan import Row
 from offsets.core.switches import SWITCH, SwitchReport, encode_report
 from offsets.core.topic_state import TopicState
@@ -129,6 +132,10 @@ class StateTopic:
         """Raises ClusterAway, NotReadable."""
         value = _shown({}) if both else None
         self._write([(key_of(BOTH, (group, "", 0)), value) for group in groups])
+
+    def write_cuts(self, cuts: Mapping[tuple[str, int], Cut]) -> None:
+        """Raises ClusterAway, NotReadable."""
+        self._write([(key_of(CUT, ("", *at)), encode_cut(cut)) for at, cut in cuts.items()])
 
     def write_beat(self, at_ms: int, problem: str) -> None:
         """A sign of life of the service, with what keeps it from its work. Raises ClusterAway,

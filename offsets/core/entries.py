@@ -6,6 +6,7 @@
     ["row", group, topic, partition, source]        the decision of the committer here: see status
     ["both", group, "", 0]                          the group works here and elsewhere at once
     ["beat", "", "", 0]                             a sign of life of this cluster's service
+    ["cut", "", topic, partition]                   the log here has lost its end: a Cut
 
     ["switch", cluster, "", level, source]          a link with another target: switches.py
 
@@ -22,11 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.core.model import Progress, Range, Stream
+from offsets.core.model import Cut, Progress, Range, Stream
 from offsets.core.translate import Unsafe
 
 VERSION: Final = 2
-ENTRY, APPLIED, ROW, BOTH, BEAT = "entry", "applied", "row", "both", "beat"
+ENTRY, APPLIED, ROW, BOTH, BEAT, CUT = "entry", "applied", "row", "both", "beat", "cut"
 
 GroupPartition = tuple[str, str, int]  # group, topic, partition
 
@@ -253,6 +254,20 @@ def decode_applied(value: bytes) -> Applied:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedEntry(f"applied: {error!r}") from error
+
+
+def encode_cut(cut: Cut) -> bytes:
+    body = {"version": VERSION, "life": cut.life, "end": cut.end, "epoch": cut.epoch}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_cut(value: bytes) -> Cut:
+    """Raises MalformedEntry."""
+    body = read_body(value)
+    try:
+        return Cut(str(body["life"]), int(body["end"]), int(body["epoch"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedEntry(f"cut: {error!r}") from error
 
 
 def read_body(value: bytes, versions: Sequence[int] = (VERSION,)) -> dict[str, Any]:

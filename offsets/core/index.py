@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from offsets.core.limits import SEGMENT_RECORDS, SEGMENTS_MAX
-from offsets.core.model import Rows, Stream
+from offsets.core.model import Cut, Range, Rows, Stream
 
 NONE_LOW: Final = (1 << 63) - 1  # of a stream that a segment has no record of
 NONE_HIGH: Final = -1
@@ -95,6 +95,8 @@ class PartitionIndex:
         self.passed_last_ms: int | None = None
         self.copies = 0  # records from elsewhere seen so far
         self.former_end = 0  # of the log in an earlier life of the topic, as far as is known
+        self.cut: Cut | None = None  # that this log had, in this life of the topic
+        self.cut_at: int | None = None  # the first record behind it, once it has been read
         self.epoch = EPOCH_NOT_KNOWN  # of the leader under which the last record was written
         self.latest_ms: int | None = None
         self.segment_records = segment_records
@@ -119,6 +121,18 @@ class PartitionIndex:
         markers, whose epochs nobody tells.
         """
         return (self.lasts[-1] + 1, self.epoch) if self.lasts else (self.end, EPOCH_NOT_KNOWN)
+
+    def read_epoch(self, offset: int, epoch: int | None) -> None:
+        """A record has this epoch. They are told in the order of the log."""
+        if self.cut is not None and self.cut_at is None and (epoch or 0) > self.cut.epoch:
+            self.cut_at = offset
+
+    @property
+    def replaced(self) -> Range | None:
+        """The own records that took the places of lost ones."""
+        if self.cut is None or self.cut_at is None or self.cut_at >= self.cut.end:
+            return None
+        return self.cut_at, self.cut.end - 1
 
     def extend(self, rows: Rows, end: int) -> None:
         """`rows` follow those read so far, up to (not including) offset `end`."""

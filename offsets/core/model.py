@@ -48,6 +48,23 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """The log of the topic with the id `life` has lost its end: it went up to `end`, and its last
+    record had the leader epoch `epoch`. Records of later epochs stand there now.
+    """
+
+    life: str
+    end: int
+    epoch: int
+
+    def besides(self, other: Cut | None) -> Cut:
+        """Both, as if it were one: what either of them doubts is doubted."""
+        if other is None or other.life != self.life:
+            return self
+        return Cut(self.life, max(self.end, other.end), min(self.epoch, other.epoch))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadRange:
     """A wish to read the records of [first, last] again. The answer lacks those that are gone by
     now.

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex, Spans
-from offsets.core.model import Stream
+from offsets.core.model import Cut, Stream
 
 VERSION: Final = 1
 _HEAD_BYTES: Final = 4
@@ -36,6 +36,8 @@ class Unusable(ValueError):
 def packed(index: PartitionIndex) -> bytes:
     head: dict[str, Any] = {name: getattr(index, name) for name in _PLAIN}
     head |= {"version": VERSION, "own": index.own, "segments": len(index), "epoch": index.epoch}
+    if index.cut is not None:
+        head["cut"] = [index.cut.life, index.cut.end, index.cut.epoch, index.cut_at]
     head["passed"] = [[*stream, origin] for stream, origin in index.passed.items()]
     head["streams"] = list(index.spans)
     text = json.dumps(head, separators=(",", ":")).encode()
@@ -62,6 +64,9 @@ def _unpacked(data: bytes) -> PartitionIndex:
     for name in _PLAIN:
         setattr(index, name, head[name])
     index.epoch = int(head.get("epoch", EPOCH_NOT_KNOWN))  # earlier versions do not know it
+    if "cut" in head:
+        *cut, index.cut_at = head["cut"]
+        index.cut = Cut(*cut)
     index.passed = {_stream(row[:4]): int(row[4]) for row in head["passed"]}
     size = 8 * int(head["segments"])
     for name in _COLUMNS:

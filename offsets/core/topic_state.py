@@ -11,6 +11,7 @@ from offsets.core.entries import (
     APPLIED,
     BEAT,
     BOTH,
+    CUT,
     ENTRY,
     ROW,
     VERSION,
@@ -19,13 +20,16 @@ from offsets.core.entries import (
     GroupPartition,
     MalformedEntry,
     decode_applied,
+    decode_cut,
     decode_entry,
     encode_applied,
+    encode_cut,
     encode_entry,
     key_of,
     read_body,
     read_key,
 )
+from offsets.core.model import Cut
 from offsets.core.switches import SWITCH, SwitchReport, decode_report, encode_report
 
 
@@ -40,6 +44,7 @@ class TopicState:
     applied: dict[GroupPartition, Applied] = field(default_factory=dict)
     rows: dict[tuple[GroupPartition, str], dict[str, Any]] = field(default_factory=dict)
     both: set[str] = field(default_factory=set)
+    cuts: dict[tuple[str, int], Cut] = field(default_factory=dict)  # by topic and partition
     malformed: int = 0
     beat: tuple[int, str] | None = field(default=None, compare=False)
     switches: dict[tuple[GroupPartition, str], SwitchReport] = field(default_factory=dict)
@@ -69,6 +74,8 @@ class TopicState:
                 self._switch(place, source, value)
             elif kind == BEAT:
                 self._beat(value)
+            elif kind == CUT:
+                self._cut(place, value)
             elif kind == BOTH:
                 (self.both.discard if value is None else self.both.add)(place[0])
         except MalformedEntry:
@@ -109,6 +116,12 @@ class TopicState:
         if isinstance(at_ms, int) and isinstance(problem, str):
             self.beat = at_ms, problem
 
+    def _cut(self, place: GroupPartition, value: bytes | None) -> None:
+        if value is None:
+            self.cuts.pop(place[1:], None)
+        else:
+            self.cuts[place[1:]] = decode_cut(value)
+
     def _switch(self, place: GroupPartition, source: str, value: bytes | None) -> None:
         if value is None:
             self.switches.pop((place, source), None)
@@ -137,6 +150,7 @@ class TopicState:
             *((key_of(ROW, *key), text.encode()) for key, text in rows),
             *((key_of(SWITCH, *key), encode_report(told)) for key, told in self.switches.items()),
             *((key_of(BOTH, (group, "", 0)), both) for group in sorted(self.both)),
+            *((key_of(CUT, ("", *at)), encode_cut(cut)) for at, cut in self.cuts.items()),
         ]
 
     def newest(self, place: GroupPartition, *, besides: str) -> Entry | None:

@@ -290,6 +290,7 @@ def locate(index: PartitionIndex, progress: Progress, *, behind: int = 0) -> Sea
     from there on are searched for processed ones (0: the caller has no use for them).
     """
     progress = _of_this_life(index, progress).told_of({*index.streams, index.own})
+    progress = _of_this_log(index, progress)
     found: Located | None = None
     start = len(index)
     for number in index.not_covered(progress.vector):
@@ -331,6 +332,25 @@ def _of_this_life(index: PartitionIndex, progress: Progress) -> Progress:
     vector = {stream: origin for stream, origin in progress.vector.items() if stream != own}
     settled = {stream: ranges for stream, ranges in progress.settled.items() if stream != own}
     return Progress(vector, progress.new, settled)
+
+
+def _of_this_log(index: PartitionIndex, progress: Progress) -> Progress:
+    """Without the records produced here in place of others that this log has lost: it is those that
+    were processed. With progress beyond all that was lost, those in their places have come by.
+    """
+    own, replaced = index.own, index.replaced
+    processed = progress.vector.get(own, 0)
+    if replaced is None or processed > replaced[1] + 1:
+        return progress
+    first, last = replaced
+    settled = [
+        part
+        for low, high in progress.settled.get(own, ())
+        for part in ((low, min(high, first - 1)), (max(low, last + 1), high))
+        if part[0] <= part[1]
+    ]
+    vector = {**progress.vector, own: min(processed, first)}
+    return Progress(vector, progress.new, {**progress.settled, own: settled})
 
 
 def _first_missing(rows: Rows, progress: Progress) -> int | None:

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from gateway.embedded.kafka import KafkaCluster
+from offsets.commands import plan
 from offsets.core.limits import SEGMENT_RECORDS
+from offsets.core.plan import Mode, Refusal
+from offsets.options import Options
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.kafka import QUICK_TURNS, create_topic
 from tests.rig.lost_tails import lose_tail
@@ -72,5 +75,50 @@ def test_copies_that_took_the_places_of_lost_ones_are_known(
             services.until_applied("B", group, topic)
             here = committed(services.config, "B", group)[topic, 0].offset
             assert here == KEPT + NEXT, "the record behind it is the one that comes next"
+        finally:
+            services.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["at-work", "restarted"])
+def test_records_that_an_origin_got_in_place_of_lost_ones_were_not_processed(
+    pair: Addresses, fresh_name: Callable[[str], str], tmp_path: Path, *, restarted: bool
+) -> None:
+    """Groups worked on B on copies of A's records; A lost some of them, and got others there. Those
+    counted as processed, and a group that came back to A never got them.
+    """
+    topic, moved, group = (fresh_name(name) for name in ("topic", "moved", "group"))
+    with KafkaCluster(1, share_groups=False, properties=QUICK_TURNS) as kafka:
+        addresses = {"A": kafka.bootstrap_servers, "B": pair["B"]}
+        for address in addresses.values():
+            create_topic(address, topic)
+        produce_at(addresses["A"], topic, values(0, KEPT))
+        produce_at(addresses["A"], topic, values(KEPT, COPIED - KEPT))
+        with closing(PlainLink(("A", addresses["A"]), pair["B"])) as link:
+            assert link.copy(topic) == COPIED
+        path = write_config(tmp_path, addresses, refresh_ms=600_000)
+        services = Services.of(path)
+        try:
+            commit(pair["B"], moved, topic, COPIED)
+            services.until_applied("A", moved, topic)
+            if restarted:
+                services.close()
+            (broker,) = kafka.brokers
+            broker.kill()
+            lose_tail(broker, topic, KEPT)
+            broker.start()
+            kafka.wait_ready()
+            produce_at(addresses["A"], topic, values(COPIED, ALL - COPIED))
+            if restarted:
+                services = Services.of(path)
+            commit(pair["B"], group, topic, COPIED)
+            services.until(partial(services.decided, "A", group, topic), what="decided")
+            services.until_applied("A", group, topic)
+            here = committed(services.config, "A", group)[topic, 0].offset
+            assert here == KEPT, "the first record that A got in place of a lost one"
+            commit(pair["B"], moved, topic, COPIED)
+            services.until(lambda: services.row("A", moved, topic).new == KEPT, what="seen")
+            assert services.row("A", moved, topic).refusals == (Refusal.TARGET_AHEAD,)
+            (row,) = plan(services.config, group, "A", Options(Mode.AUTO))
+            assert row.new == KEPT, "a command knows it, too"
         finally:
             services.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -9,6 +10,8 @@ from confluent_kafka import Consumer, KafkaError, Message
 from structlog.testing import capture_logs
 
 from keyway.clusters.core.trust import CHECKSUM
+from offsets.core.model import Cut
+from offsets.core.stored import packed, unpacked
 from offsets.errors import ClusterAway
 from offsets.partitions import Partitions
 from tests.rig.offsets_in_memory import FACTS, RECORDS, MemoryClient
@@ -175,4 +178,34 @@ def test_a_new_leader_is_asked_whether_it_has_all_that_was_read() -> None:
     client.epoch = 2
     partitions.look([place])
     assert partitions.index(place) is None
+    partitions.close()
+
+
+def test_a_log_that_was_cut_is_remembered_for_the_records_in_place_of_the_lost_ones() -> None:
+    client = MemoryClient("A", now_ms=9_000)
+    cuts: dict[tuple[str, int], Cut] = {}
+    partitions = Partitions(client, seals=CHECKSUM, cuts=cuts)
+    place, life = ("flights", 0), FACTS.topic_id
+    partitions.follow([place], {"flights": FACTS})
+    partitions._take(records(0, RECORDS, 0))
+    client.epoch, client.is_cut = 3, True
+    partitions.look([place])
+    assert partitions.found_cut == {place: Cut(life, RECORDS, 0)}
+    cuts |= partitions.found_cut
+    partitions.found_cut.clear()
+    partitions.follow([place], {"flights": FACTS})
+    partitions._take([*records(0, 60, 0), *records(60, RECORDS + 9, 3)])
+    index = partitions.index(place)
+    assert index is not None
+    assert index.replaced == (60, RECORDS - 1)
+    again = unpacked(packed(index))
+    assert (again.cut, again.cut_at) == (index.cut, 60), "over a restart"
+    client.topic_id = "second-life"
+    partitions.look([place])
+    assert partitions.found_cut == {}, "that is no cut"
+    partitions.follow([place], {"flights": replace(FACTS, topic_id="second-life")})
+    partitions._take(records(0, RECORDS, 4))
+    index = partitions.index(place)
+    assert index is not None
+    assert index.cut is None, "of another life"
     partitions.close()

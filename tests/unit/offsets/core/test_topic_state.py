@@ -5,15 +5,18 @@ from __future__ import annotations
 from offsets.core.entries import (
     APPLIED,
     BOTH,
+    CUT,
     ENTRY,
     ROW,
     VERSION,
     Applied,
     Entry,
     encode_applied,
+    encode_cut,
     encode_entry,
     key_of,
 )
+from offsets.core.model import Cut
 from offsets.core.switches import SWITCH, SwitchReport, encode_report
 from offsets.core.topic_state import TopicState
 
@@ -80,6 +83,9 @@ def test_all_of_a_state_topic_can_be_written_again() -> None:
     state_topic.read(key_of(ROW, PLACE, "A"), b'{"version":%d,"new":7}' % VERSION)
     state_topic.read(key_of(APPLIED, PLACE), encode_applied(Applied(7, "", "A", 5)))
     state_topic.read(key_of(BOTH, (PLACE[0], "", 0)), SHOWN)
+    cut = Cut("life", end=7, epoch=3)
+    state_topic.read(key_of(CUT, ("", *PLACE[1:])), encode_cut(cut))
+    assert state_topic.cuts == {PLACE[1:]: cut}
     switch = SwitchReport("B", 2, "B", generation=1, target="A", rewind=False, done=True)
     state_topic.read(key_of(SWITCH, switch.place, switch.source), encode_report(switch))
     for key, value in state_topic.records():

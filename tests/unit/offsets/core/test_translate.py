@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from offsets.core.index import PartitionIndex
-from offsets.core.model import Progress, Rows, Stream
+from offsets.core.model import Cut, Progress, Rows, Stream
 from offsets.core.translate import (
     Located,
     SourceFacts,
@@ -298,3 +298,28 @@ def test_memory_is_bounded_and_answers_stay_the_same() -> None:
         return answered(locate(small, Progress({A: origin}, {A: origin})), log.rows).offset
 
     assert [find(at) for at in (0, 1, 249, 250, 499, 500)] == [0, 1, 249, 250, 499, 500]
+
+
+@pytest.mark.parametrize(
+    ("processed", "offset"),
+    [(2, 2), (3, 3), (4, 3), (6, 3), (7, 7), (8, 8)],
+    ids=["before", "up-to-it", "one-lost", "all-lost", "beyond-the-lost", "at-the-end"],
+)
+def test_records_in_the_places_of_lost_ones_come(processed: int, offset: int) -> None:
+    """Of six records the log lost the last three; five others were written behind the third."""
+    log, done = plain(A, range(8)), Progress({A: processed}, {A: processed})
+    log.index.cut = Cut(A.life, end=6, epoch=4)
+    assert log.locate(done).offset == processed, "none of a later epoch has been read"
+    for at in range(8):
+        log.index.read_epoch(at, 4 if at < 3 else 7)
+    assert log.locate(done).offset == offset
+    settled = Progress({A: 2}, {A: 2}, {A: [(2, 3), (5, 6)]})
+    assert log.locate(settled).offset == 3, "the third is settled, the fourth is another one"
+    behind = answered(locate(log.index, settled, behind=9), log.rows).settled
+    assert [span for span, _ in behind] == [(6, 6)]
+
+
+def test_what_two_cuts_doubt_is_doubted() -> None:
+    first, second = Cut("life", end=6, epoch=4), Cut("life", end=9, epoch=2)
+    assert first.besides(second) == second.besides(first) == Cut("life", end=9, epoch=2)
+    assert first.besides(None) == first.besides(Cut("other", end=9, epoch=2)) == first
