@@ -250,11 +250,11 @@ class Dispatcher:
         return first_unsettled(self._state)
 
     def held(self) -> Held:
-        """O(members + records with a retry)."""
+        """O(members)."""
         return held_records(self._state)
 
     def parked_offsets(self) -> list[int]:
-        """Of the records that wait for an operator, ascending. O(records with a retry)."""
+        """Of the records that wait for an operator, ascending. O(their number)."""
         return parked_offsets(self._state)
 
     def parked(self, offsets: list[int]) -> list[ParkedRecord]:
@@ -262,7 +262,7 @@ class Dispatcher:
         return parked_records(self._state, offsets)
 
     def stats(self) -> WindowStats:
-        """O(span + records aside)."""
+        """O(span + stretches aside)."""
         return window_stats(self._state)
 
     def picture(self, runs_max: int) -> Picture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dispatcher.core.dispatcher import Core, Dispatcher
 from dispatcher.core.limits import IDLE_KEYS_MAX
 from dispatcher.core.model import PoisonPolicy, Policy, Reason
-from dispatcher.core.records.aside import offsets_in
+from dispatcher.core.records.offset_bits import offsets_in
 from dispatcher.core.stored.snapshot import StoredWindow
 from tests.sim.checkers import CheckFailure
 from tests.sim.faults import Options

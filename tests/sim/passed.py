@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatcher.core.records.aside import offsets_in
+from dispatcher.core.records.offset_bits import offsets_in
 from dispatcher.core.steps import AsideSet, Change, CursorMoved
 
 

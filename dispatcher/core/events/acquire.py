@@ -193,17 +193,17 @@ def _take_run(
 
 def _attempts(state: WindowState, offsets: list[int]) -> list[int]:
     """The attempt of each record. Notes for the store that redelivered records wait no more."""
-    retries = state.retries.by_offset
-    if not retries:
+    retries = state.retries
+    if not retries.by_offset:
         return [1] * len(offsets)
     attempts: list[int] = []
     again = 0
     for offset in offsets:
-        retry = retries.get(offset)
+        retry = retries.by_offset.get(offset)
         if retry is None:
             attempts.append(1)
             continue
-        retry.state = RetryState.IN_FLIGHT
+        retries.turn(retry, RetryState.IN_FLIGHT)
         state.changes.append(retry.noted())
         attempts.append(retry.deliveries + 1)
         again += retry.reason is not Reason.NOT_SENT  # else this delivery was counted before

@@ -22,27 +22,19 @@ do not pay for them.
 
 from __future__ import annotations
 
-from dispatcher.core.limits import SENT_RANGES_MAX
+from dispatcher.core.limits import SENT_RANGES_MAX, STRETCH_OFFSETS
 from dispatcher.core.model import JoinPolicy
-from dispatcher.core.records.keys import NO_OFFSET, MemberQueue
+from dispatcher.core.records.keys import MemberQueue
+from dispatcher.core.records.offset_bits import lowest
 from dispatcher.core.records.state import WindowState
 
 
 def last_sent(state: WindowState) -> int:
     """The last sent position, as far as is read; the offset before the cursor if that was not sent.
-    O(span + records aside).
+    O(span + stretches aside).
     """
-    aside = state.window.aside
-    offset = aside.first()
-    while offset != NO_OFFSET:
-        if not was_sent(state, offset):
-            return offset - 1
-        offset = aside.first_from(offset + 1)
-    return sent_in_the_rings(state)
-
-
-def sent_in_the_rings(state: WindowState) -> int:
-    """The last sent position if all records aside were sent. O(span)."""
+    for stretch, bits in _unsent_aside(state, state.window.cursor):
+        return stretch * STRETCH_OFFSETS + lowest(bits) - 1
     offset = state.window.front
     end = max(state.window.read_position, state.window.known_end)
     while offset < end and was_sent(state, offset):
@@ -52,19 +44,21 @@ def sent_in_the_rings(state: WindowState) -> int:
 
 def individually_sent(state: WindowState, position: int) -> list[tuple[int, int]]:
     """Offsets sent beyond `position`, the last sent one: ascending, disjoint, non-adjacent
-    inclusive ranges, the first SENT_RANGES_MAX. O(span + that).
+    inclusive ranges, the first SENT_RANGES_MAX. O(span + stretches aside + that).
     """
     window = state.window
     sent: list[tuple[int, int]] = []
     start = position + 1  # behind the last offset that was not sent
-    offset = window.aside.first_from(start)
-    while offset != NO_OFFSET and len(sent) < SENT_RANGES_MAX:
-        if not was_sent(state, offset):
-            _add(sent, start, offset)
-            start = offset + 1
-        offset = window.aside.first_from(offset + 1)
-    if offset != NO_OFFSET:
-        return sent
+    for stretch, bits in _unsent_aside(state, start):
+        base = stretch * STRETCH_OFFSETS
+        while bits:
+            low = lowest(bits)
+            behind = low + lowest(~(bits >> low))  # all of these were not sent
+            _add(sent, start, base + low)
+            if len(sent) == SENT_RANGES_MAX:
+                return sent
+            start = base + behind
+            bits = bits >> behind << behind
     end = max(window.read_position, window.known_end)
     for offset in range(max(start, window.front), end):
         if not was_sent(state, offset):
@@ -77,6 +71,23 @@ def individually_sent(state: WindowState, position: int) -> list[tuple[int, int]
 def _add(ranges: list[tuple[int, int]], start: int, end: int) -> None:
     if start < end:
         ranges.append((start, end - 1))
+
+
+def _unsent_aside(state: WindowState, first: int) -> list[tuple[int, int]]:
+    """The records aside from `first` on that were never sent: neither in flight nor given back. By
+    stretch, ascending, as bits. O(stretches aside + records in flight there).
+    """
+    aside, returned = state.window.aside, state.retries.offsets
+    leased: dict[int, int] = {}
+    for offset in aside.leases:
+        number = offset // STRETCH_OFFSETS
+        leased[number] = leased.get(number, 0) | (1 << (offset % STRETCH_OFFSETS))
+    found: list[tuple[int, int]] = []
+    for number, bits in aside.bits_from(first):
+        unsent = bits & ~(returned.of(number) | leased.get(number, 0))
+        if unsent:
+            found.append((number, unsent))
+    return found
 
 
 def was_sent(state: WindowState, offset: int) -> bool:
@@ -98,7 +109,9 @@ def joined(state: WindowState, newcomers: list[MemberQueue]) -> None:
 
 
 def read_again(state: WindowState) -> None:
-    """More records of the snapshot are read, or gone: moves positions that waited. O(span)."""
+    """More records of the snapshot are read, or gone: moves positions that waited. O(span +
+    stretches aside).
+    """
     position = last_sent(state)
     for member in state.provisional:
         _join_behind(state, member, position)

@@ -39,7 +39,7 @@ def operator_act(state: WindowState, event: OperatorAct) -> None:
             continue
         match event.verb:
             case OperatorVerb.RETRY:
-                retry.state = RetryState.WAITING
+                state.retries.turn(retry, RetryState.WAITING)
                 retry.due_ms = event.now_ms
                 retry.held = False
                 retry.reason = Reason.OPERATOR

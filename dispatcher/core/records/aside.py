@@ -28,16 +28,17 @@ from dispatcher.core.ascending import place_of
 from dispatcher.core.limits import STRETCH_OFFSETS, STRETCHES_MAX
 from dispatcher.core.records.keys import NO_OFFSET, Backlog, KeyQueue
 from dispatcher.core.records.leases import Lease
+from dispatcher.core.records.offset_bits import lowest, packed
 from dispatcher.core.steps import AsideSet
 
 _STRETCH_BYTES = STRETCH_OFFSETS // 8
 _ORDER_SPARE = 64
-_BITS_OF = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 class Aside:
     def __init__(self) -> None:
         self.count = 0  # offsets
+        self.keys = 0  # with records aside that were read; a record without a key counts as one
         self.queues: dict[int, KeyQueue] = {}  # of the offsets named above, once they are read
         self.leases: dict[int, Lease] = {}
         self.dirty: set[int] = set()  # stretches changed since the last `take_dirty`
@@ -95,7 +96,7 @@ class Aside:
     def _add_bits(self, number: int, data: bytearray) -> None:
         bits = int.from_bytes(data, "little")
         if bits:
-            self.add(number * STRETCH_OFFSETS + _lowest(bits))
+            self.add(number * STRETCH_OFFSETS + lowest(bits))
             self.count += bits.bit_count() - 1
             self._bits[number] |= bits
 
@@ -118,7 +119,7 @@ class Aside:
             number = self._order[self._order_at]
             bits = self._bits.get(number, 0)
             if bits:
-                return number * STRETCH_OFFSETS + _lowest(bits)
+                return number * STRETCH_OFFSETS + lowest(bits)
             self._order_at += 1
         return NO_OFFSET
 
@@ -127,12 +128,25 @@ class Aside:
         number = offset // STRETCH_OFFSETS
         within = self._bits.get(number, 0) >> (offset % STRETCH_OFFSETS)
         if within:
-            return offset + _lowest(within)
+            return offset + lowest(within)
         for at in range(bisect_left(self._order, number + 1), len(self._order)):
             bits = self._bits.get(self._order[at], 0)
             if bits:
-                return self._order[at] * STRETCH_OFFSETS + _lowest(bits)
+                return self._order[at] * STRETCH_OFFSETS + lowest(bits)
         return NO_OFFSET
+
+    def bits_from(self, first: int) -> list[tuple[int, int]]:
+        """The stretches from that of `first` on, ascending, each with its bits; below `first` they
+        are 0. O(stretches).
+        """
+        number = first // STRETCH_OFFSETS
+        within = self._bits.get(number, 0) >> (first % STRETCH_OFFSETS) << (first % STRETCH_OFFSETS)
+        found = [(number, within)] if within else []
+        for at in range(bisect_left(self._order, number + 1), len(self._order)):
+            bits = self._bits.get(self._order[at], 0)
+            if bits:
+                found.append((self._order[at], bits))
+        return found
 
     def between(self, first: int, end: int) -> list[int]:
         """The offsets in [first, end), ascending. O(their number)."""
@@ -146,7 +160,7 @@ class Aside:
             if base < first:
                 bits = bits >> (first - base) << (first - base)
             while bits:
-                low = _lowest(bits)
+                low = lowest(bits)
                 if base + low >= end:
                     break
                 found.append(base + low)
@@ -181,7 +195,7 @@ class Aside:
             base = number * STRETCH_OFFSETS
             bits = self._bits.get(number, 0)
             while bits:
-                offset = base + _lowest(bits)
+                offset = base + lowest(bits)
                 if offset > expected:
                     ranges.append((expected, offset - 1))
                 if not exact:
@@ -213,6 +227,7 @@ class Aside:
         backlog = queue.backlog
         if backlog is None:
             backlog = queue.backlog = Backlog()
+            self.keys += 1
         backlog.offsets = append(backlog.offsets, offset)
         backlog.after = after
         if queue.head == offset:
@@ -241,6 +256,7 @@ class Aside:
             else:
                 queue.head = backlog.after
                 queue.backlog = None
+                self.keys -= 1
         else:
             backlog.offsets, _ = pop(offsets, place_of(offsets, backlog.at, offset))
             if queue.tail == offset:
@@ -261,23 +277,3 @@ class Aside:
         assert backlog is not None, f"{offset} of {queue!r} is not aside"
         at = place_of(backlog.offsets, backlog.at, offset) + 1
         return backlog.offsets[at] if at < len(backlog.offsets) else backlog.after
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
-def packed(bits: int) -> bytes:
-    """Bit b of byte i stands for offset 8*i + b of the stretch; trailing zeros are left out."""
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-
-
-def offsets_in(stretch: int, data: bytes) -> list[int]:
-    """The offsets of one stored stretch, ascending."""
-    base = stretch * STRETCH_OFFSETS
-    found: list[int] = []
-    for byte in data:
-        for bit in _BITS_OF[byte]:
-            found.append(base + bit)  # noqa: PERF401 - compiled, it is faster
-        base += 8
-    return found

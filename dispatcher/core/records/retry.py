@@ -11,6 +11,7 @@ import heapq
 from dispatcher.core.limits import BACKOFF_DOUBLINGS_MAX
 from dispatcher.core.model import MemberId, Policy, Reason
 from dispatcher.core.records.keys import NO_OFFSET
+from dispatcher.core.records.offset_bits import OffsetBits
 from dispatcher.core.steps import RetryNoted, RetryState
 
 
@@ -46,6 +47,9 @@ class Retry:
 class RetryBook:
     def __init__(self) -> None:
         self.by_offset: dict[int, Retry] = {}
+        self.offsets = OffsetBits()  # of all of them
+        self.parked = OffsetBits()
+        self.waiting = self.dead_lettering = 0
         self.last = NO_OFFSET  # no record behind it has a retry
         # (due, offset) of records that wait for time. An entry is dropped when it comes up and its
         # retry has moved on; each lives for one back-off at most.
@@ -54,7 +58,35 @@ class RetryBook:
     def note(self, retry: Retry) -> None:
         """Notes a retry that is new, or restored."""
         self.by_offset[retry.offset] = retry
+        self.offsets.add(retry.offset)
         self.last = max(self.last, retry.offset)
+        self._count(retry, 1)
+
+    def turn(self, retry: Retry, state: RetryState) -> None:
+        """A noted retry has another state."""
+        self._count(retry, -1)
+        retry.state = state
+        self._count(retry, 1)
+
+    def forget(self, offset: int) -> bool:
+        """False: there was none."""
+        retry = self.by_offset.pop(offset, None)
+        if retry is None:
+            return False
+        self.offsets.remove(offset)
+        self._count(retry, -1)
+        return True
+
+    def _count(self, retry: Retry, by: int) -> None:
+        if retry.state is RetryState.PARKED:
+            if by > 0:
+                self.parked.add(retry.offset)
+            else:
+                self.parked.remove(retry.offset)
+        elif retry.state is RetryState.WAITING:
+            self.waiting += by
+        elif retry.state is RetryState.DEAD_LETTER:
+            self.dead_lettering += by
 
     def deliveries(self, offset: int) -> int:
         retry = self.by_offset.get(offset)

@@ -284,7 +284,7 @@ class WindowState:
             self.idle_keys = 0
 
     def forget(self, offset: int) -> None:
-        if self.retries.by_offset and self.retries.by_offset.pop(offset, None) is not None:
+        if self.retries.by_offset and self.retries.forget(offset):
             self.forgotten.append(offset)
 
     def offer_key_of(self, queue: KeyQueue | None) -> None:
@@ -322,7 +322,7 @@ class WindowState:
             self.count(Notice.EXHAUSTED, 1)
             self.poison(retry, self.policy.exhausted, now_ms)
         else:
-            retry.state = RetryState.WAITING
+            self.retries.turn(retry, RetryState.WAITING)
             at_once = returned or reason in AT_ONCE
             wait_ms = 0 if at_once else backoff_ms(self.policy, retry.deliveries)
             if wait_ms:
@@ -389,7 +389,7 @@ class WindowState:
         self.dead_letters.append(retry)
 
     def _hold(self, retry: Retry, state: RetryState) -> None:
-        retry.state = state
+        self.retries.turn(retry, state)
         retry.held = True
         self.changes.append(retry.noted())
 

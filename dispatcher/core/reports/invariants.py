@@ -68,6 +68,8 @@ def _check_aside(state: WindowState) -> None:
             assert is_asked_for == (offset in window.unread), f"{offset} is leased and unknown"
         elif is_asked_for:
             assert offset in aside.queues, f"{offset} has no queue"
+    first = {queue.head for queue in aside.queues.values() if aside.contains(queue.head)}
+    assert aside.keys == len(first), f"{aside.keys} keys aside, counted anew {len(first)}"
     settled = [o for o in [*aside.queues, *aside.leases] if not aside.contains(o)]
     assert not settled, f"{settled} are settled and queued"
 
@@ -221,6 +223,14 @@ def _check_retries(state: WindowState) -> None:
             assert (retry.due_ms, offset) in timers, f"{retry!r} waits for ever"
         if retry.state in (RetryState.PARKED, RetryState.DEAD_LETTER):
             assert retry.held
+    retries = state.retries
+    by_state: dict[RetryState, list[int]] = {one: [] for one in RetryState}
+    for offset in sorted(retries.by_offset):
+        by_state[retries.by_offset[offset].state].append(offset)
+    assert retries.offsets.first(retries.offsets.count + 1) == sorted(retries.by_offset)
+    assert retries.parked.first(retries.parked.count + 1) == by_state[RetryState.PARKED]
+    assert retries.waiting == len(by_state[RetryState.WAITING])
+    assert retries.dead_lettering == len(by_state[RetryState.DEAD_LETTER])
 
 
 def _check_limits(state: WindowState) -> None:

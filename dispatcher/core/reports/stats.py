@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatcher.core.events.joins import individually_sent, last_sent, sent_in_the_rings
+from dispatcher.core.events.joins import individually_sent, last_sent
 from dispatcher.core.events.room import has_many_slow_keys, holder, may_go_aside, room
 from dispatcher.core.limits import DRAINING_SHOWN_MAX, PARKED_SHOWN_MAX
 from dispatcher.core.model import Key, MemberId, Reason
@@ -103,20 +103,12 @@ class Held:
 
 
 def held_records(state: WindowState) -> Held:
-    """O(members + records with a retry): for scrapes."""
-    waiting = dead_lettering = parked = 0
-    for retry in state.retries.by_offset.values():
-        if retry.state is RetryState.PARKED:
-            parked += 1
-        elif retry.state is RetryState.WAITING:
-            waiting += 1
-        elif retry.state is RetryState.DEAD_LETTER:
-            dead_lettering += 1
+    """O(members): for scrapes."""
     return Held(
         in_flight=sum(member.in_flight for member in [*state.members, *state.absent.values()]),
-        backing_off=waiting,
-        dead_lettering=dead_lettering,
-        parked=parked,
+        backing_off=state.retries.waiting,
+        dead_lettering=state.retries.dead_lettering,
+        parked=state.retries.parked.count,
         aside=state.window.aside.count,
         aside_part=state.window.aside.part_of(state.policy.held_max),
     )
@@ -170,24 +162,24 @@ def records_of(state: WindowState, queue: KeyQueue) -> int:
 
 
 def window_stats(state: WindowState) -> WindowStats:
-    """O(span + records aside): for operators, not for every step or scrape."""
+    """O(span + stretches aside): for operators, not for every step or scrape."""
     window = state.window
     draining = [
         DrainingCount(state, queue, drain) for queue, drain in state.draining_keys.by_key.items()
     ]
     draining.sort(key=_first_offset)
-    position = sent_in_the_rings(state) if _all_aside_sent(state) else last_sent(state)
+    position = last_sent(state)
     members: list[MemberQueue] = [*state.members, *state.absent.values()]
     held = held_records(state)
     return WindowStats(
         cursor=window.cursor,
         read_position=window.read_position,
         unsettled=window.unsettled(),
-        keys=len(_begun_aside(state)) + len(_begun_in_the_rings(state)),
+        keys=window.aside.keys + len(_begun_in_the_rings(state)),
         in_flight=held.in_flight,
         backing_off=held.backing_off,
         dead_lettering=held.dead_lettering,
-        parked=parked_records(state, parked_offsets(state)[:PARKED_SHOWN_MAX]),
+        parked=parked_records(state, state.retries.parked.first(PARKED_SHOWN_MAX)),
         members=[_member(member, draining) for member in members],
         span_max=state.policy.span_max,
         full_span=_full_span(state),
@@ -198,23 +190,6 @@ def window_stats(state: WindowState) -> WindowStats:
         aside=window.aside.count,
         held_max=state.policy.held_max,
     )
-
-
-def _all_aside_sent(state: WindowState) -> bool:
-    """Whether every record aside is in flight or came back, as where very many are parked: then
-    nobody needs to look at one after the other in the order of the log.
-    """
-    aside, retries = state.window.aside, state.retries.by_offset
-    if aside.count > len(retries) + len(aside.leases):
-        return False
-    sent = 0
-    for offset in retries:
-        if offset < state.window.front and aside.contains(offset):
-            sent += 1
-    for offset in aside.leases:
-        if offset not in retries:
-            sent += 1
-    return sent == aside.count
 
 
 class DrainingCount:
@@ -269,14 +244,8 @@ def _full_span(state: WindowState) -> FullSpan | None:
 
 
 def parked_offsets(state: WindowState) -> list[int]:
-    """All of them, ascending. O(records with a retry)."""
-    parked = [
-        offset
-        for offset, retry in state.retries.by_offset.items()
-        if retry.state is RetryState.PARKED
-    ]
-    parked.sort()
-    return parked
+    """All of them, ascending. O(their number)."""
+    return state.retries.parked.first(state.retries.parked.count)
 
 
 def parked_records(state: WindowState, offsets: list[int]) -> list[ParkedRecord]:

@@ -78,7 +78,7 @@ def _retries(state: WindowState, snapshot: Snapshot) -> None:
         if noted.state is RetryState.WAITING or noted.state is RetryState.DEAD_LETTER:
             state.retries.wait(retry, noted.due_ms)
         elif noted.state is RetryState.IN_FLIGHT and window.lease_at(offset) is None:
-            retry.state = RetryState.WAITING
+            state.retries.turn(retry, RetryState.WAITING)
 
 
 def snapshot_of(state: WindowState) -> Snapshot:

@@ -16,7 +16,7 @@ from typing import assert_never
 from dispatcher.core.epochs import Epochs
 from dispatcher.core.limits import ASIDE_RESTORED_MAX, CHUNK_OFFSETS, STRETCH_OFFSETS
 from dispatcher.core.model import LeaseId
-from dispatcher.core.records.aside import offsets_in, packed
+from dispatcher.core.records.offset_bits import offsets_in, packed
 from dispatcher.core.steps import (
     AsideSet,
     BitsSet,

@@ -14,7 +14,8 @@ from dispatcher.core.model import (
     Policy,
     Reason,
 )
-from dispatcher.core.records.aside import Aside, offsets_in, packed
+from dispatcher.core.records.aside import Aside
+from dispatcher.core.records.offset_bits import offsets_in, packed
 from dispatcher.core.steps import AsideSet, CursorMoved, Notice
 from tests.rig.playbook import Playbook
 

@@ -27,7 +27,7 @@ def test_a_back_off_without_a_cap_to_speak_of_is_a_number_still() -> None:
 def test_due_in_order_of_time_and_offset() -> None:
     book = RetryBook()
     for offset, due_ms in ((5, 20), (3, 10), (9, 10), (1, 30)):
-        book.by_offset[offset] = released(offset)
+        book.note(released(offset))
         book.wait(book.by_offset[offset], due_ms)
     assert not book.is_due(9)
     assert [retry.offset for retry in book.take_due(20)] == [3, 9, 5]
@@ -37,11 +37,11 @@ def test_due_in_order_of_time_and_offset() -> None:
 def test_a_timer_of_the_past_wakes_nobody() -> None:
     book = RetryBook()
     retry = released(1)
-    book.by_offset[1] = retry
+    book.note(retry)
     book.wait(retry, 10)
     book.wait(retry, 50)
     assert book.take_due(20) == []
-    retry.state = RetryState.PARKED
+    book.turn(retry, RetryState.PARKED)
     assert book.take_due(60) == []
     assert book.timers == []
 
@@ -49,7 +49,8 @@ def test_a_timer_of_the_past_wakes_nobody() -> None:
 def test_a_timer_of_the_past_holds_no_other_up() -> None:
     book = RetryBook()
     for offset, due_ms in ((1, 10), (1, 50), (2, 20)):
-        book.by_offset.setdefault(offset, released(offset))
+        if offset not in book.by_offset:
+            book.note(released(offset))
         book.wait(book.by_offset[offset], due_ms)
     assert [retry.offset for retry in book.take_due(20)] == [2]
 
@@ -58,7 +59,7 @@ def test_held() -> None:
     book = RetryBook()
     assert not book.held(1)
     assert book.deliveries(1) == 0
-    book.by_offset[1] = released(1)
+    book.note(released(1))
     assert not book.held(1)
     book.wait(book.by_offset[1], 5)
     assert book.held(1)

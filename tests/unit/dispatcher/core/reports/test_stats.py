@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
+from dispatcher.core import dispatcher
 from dispatcher.core.dispatcher import Dispatcher
-from dispatcher.core.events.joins import last_sent
+from dispatcher.core.events.joins import was_sent
 from dispatcher.core.limits import PARKED_SHOWN_MAX
 from dispatcher.core.model import AckType, MemberId, PoisonPolicy, Policy, Reason
 from dispatcher.core.reports.stats import FullSpan, Held, MemberStats, ParkedRecord
-from dispatcher.core.steps import Snapshot
+from dispatcher.core.steps import RetryNoted, RetryState, Snapshot
 from tests.rig.playbook import Playbook
 
 
@@ -53,7 +57,7 @@ def test_of_very_many_parked_records_the_first_are_shown() -> None:
 
 @pytest.mark.parametrize("backlog", [False, True])
 def test_the_last_sent_position_behind_records_aside(*, backlog: bool) -> None:
-    """As the rule for joins finds it, one record after the other."""
+    """As one finds it record after record, and so are the ranges behind it."""
     policy = Policy(rejected=PoisonPolicy.BLOCK, span_max=16)
     play = Playbook(policy).join("c1")
     for at in range(20):
@@ -65,8 +69,47 @@ def test_the_last_sent_position_behind_records_aside(*, backlog: bool) -> None:
     core = play.core
     assert isinstance(core, Dispatcher)
     assert core.held().aside > 4
-    assert core.stats().last_sent == last_sent(core._state)
-    assert (core.stats().last_sent == 21) is backlog
+    stats, read = core.stats(), range(core.cursor, core.read_position)
+    sent = [offset for offset in read if was_sent(core._state, offset)]
+    assert stats.last_sent == next((o for o in read if o not in sent), core.read_position) - 1
+    told = [range(first, last + 1) for first, last in stats.individually_sent]
+    assert [o for some in told for o in some] == [o for o in sent if o > stats.last_sent]
+    assert (stats.last_sent == 21) is backlog
+
+
+def _calls(parked: int) -> int:
+    """Of functions, for the figures of a window with so many parked records aside."""
+    retries = [
+        RetryNoted(
+            offset=offset,
+            deliveries=5,
+            due_ms=1,
+            state=RetryState.PARKED,
+            reason=Reason.REJECTED,
+            member_id=MemberId("c1"),
+        )
+        for offset in range(parked)
+    ]
+    core = Dispatcher(Policy(), Snapshot(0, retries=retries, front=parked))
+    count = 0
+
+    def called(_frame: FrameType, what: str, _argument: object) -> None:
+        nonlocal count
+        count += what in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        stats, held = core.stats(), core.held()
+    finally:
+        sys.setprofile(None)
+    assert (held.parked, len(stats.parked), stats.last_sent) == (parked, 1_000, parked - 1)
+    return count
+
+
+@pytest.mark.skipif(dispatcher.__file__.endswith(".so"), reason="compiled calls are not seen")
+def test_of_very_many_parked_records_the_figures_are_not_counted_one_by_one() -> None:
+    """All clients of the node wait meanwhile."""
+    assert _calls(50_000) < _calls(5_000) + 2_000
 
 
 def test_since_when_a_record_is_parked_and_how_many_wait_behind_it() -> None:
