@@ -65,6 +65,9 @@ UNCOMMITTED_MS = 120_000
 EMPTY_FETCH_MS_MAX = 1_000
 EMPTY_FETCH_MS_MIN = 50
 
+# Nodes tell each other the groups of clients so often.
+CLIENTS_TOLD_MS = 5_000
+
 # Behind a restart: by then each member of a plain group has named its group (session.timeout.ms is
 # 45 s by default), and who shares its address and client id is not taken for it.
 GROUPS_NAMED_MS = 60_000

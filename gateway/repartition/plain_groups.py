@@ -35,6 +35,8 @@ class PlainGroups:
     def __init__(self, record: Repartition, commits: Commits, survey: Survey) -> None:
         self.ends = ConsumerEnds(frozenset(record.consumers), record.before, record.into)
         self.given_up: list[str] = []  # that had not passed when their time was over
+        # Where members fetch for long of a partition in which their group has committed nothing.
+        self.begun: dict[_Place, int] = {}
         self._commits = commits
         self._survey = survey
         self._committed: dict[str, dict[int, int]] = {}  # by group and old partition
@@ -85,8 +87,21 @@ class PlainGroups:
         known, since_ms = self._began.setdefault(place, (at, now_ms))
         if known != at:
             self._began[place] = (at, now_ms)
-        elif now_ms - since_ms >= UNCOMMITTED_MS and at > self._position(group, partition):
-            self._nothing_to[place] = (0, at)
+        elif now_ms - since_ms >= UNCOMMITTED_MS:
+            self._has_begun(place, at)
+
+    def heard(self, reports: Mapping[_Place, Report]) -> None:
+        """Where members fetch from other nodes, as `begun`."""
+        for place in reports.keys() - self.begun.keys():
+            if place[0] in self.ends.waiting:
+                self._has_begun(place, reports[place].cursor)
+
+    def _has_begun(self, place: _Place, at: int) -> None:
+        committed = self._committed.get(place[0])
+        if committed is None or place[1] in committed or at <= self._position(*place):
+            return
+        self.begun[place] = at
+        self._nothing_to[place] = (0, at)
 
     async def _look_behind(
         self, group: str, record: Repartition, partition: int, end: int, now_ms: int

@@ -25,6 +25,7 @@ from gateway.listen.server import ConnectionId, Server
 from gateway.operations.errors import OperationError, StateUnavailable
 from gateway.repartition.company import Company
 from gateway.repartition.limits import (
+    CLIENTS_TOLD_MS,
     FOLLOW_S,
     GONE_LOOK_S,
     GROUPS_NAMED_MS,
@@ -100,6 +101,7 @@ class Repartitions:
         self._rests: dict[str, _Rest] = {}
         self._look_due_ms: float = 0
         self._groups_named_ms = 0  # by then clients have named their groups here
+        self._clients_due_ms = 0  # when other nodes are told of clients again
         screening.hears_all = self._hears_all
         self._missed: set[str] = set()  # ids of topics that the last look did not find
         windows.on_loaded(lambda window, _: self._watch(window.key.topic_id, window.partition))
@@ -144,6 +146,7 @@ class Repartitions:
             else:
                 began_ms = monotonic_ms()
                 await self._follow()
+                await self._tell_clients()
                 for run in list(self.running.values()):
                     await self._turn(run)
                 took_ms = monotonic_ms() - began_ms
@@ -370,6 +373,19 @@ class Repartitions:
     def _hears_all(self) -> bool:
         """All groups that a client names are named to this node."""
         return self._company.shared is None and monotonic_ms() >= self._groups_named_ms
+
+    async def _tell_clients(self) -> None:
+        """A consumer names its group to one node, and fetches from all."""
+        plain = [run.plain for run in self.running.values() if run.plain is not None]
+        waiting = frozenset[str]().union(*(each.ends.waiting for each in plain))
+        if self._company.shared is None or not waiting or monotonic_ms() < self._clients_due_ms:
+            return
+        groups = self._screening.groups
+        try:
+            groups.heard(await self._table.share_clients(groups.clients_of(waiting)))
+        except StateUnavailable as away:
+            log.info("clients_not_told", reason=str(away))
+        self._clients_due_ms = monotonic_ms() + CLIENTS_TOLD_MS
 
     # ------------------------------------------------------------------------------------ operators
 

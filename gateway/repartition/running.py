@@ -269,14 +269,19 @@ class RunningTopic:
             stored = window.ask(HoldMoved(None, self._now_ms()))  # changes nothing, and waits
             found[window.key.group, partition] = (report, stored)
             await asyncio.sleep(0)  # O(span) each
-        told = {}
+        told: Reports = {}
         for place, (report, stored) in found.items():
             try:
                 await stored
             except WindowUnavailable:
                 continue
             told[place] = report
+        if self.plain is not None:
+            begun = self.plain.begun.items()
+            told |= {place: Report(0, below=0, cursor=at, keys=None) for place, at in begun}
         self.reports = await self._share(self.record.topic_id, told)
+        if self.plain is not None:
+            self.plain.heard(self.reports)
 
     def _hold(self) -> None:
         for window in self._windows.all():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
@@ -12,6 +13,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gateway.core.repartition.consumers import ClientOf
 from gateway.core.repartition.holding import Report, unpacked
 from gateway.core.repartition.record import Repartition, from_text, to_text
 from gateway.operations.errors import StateUnavailable
@@ -21,6 +23,7 @@ log = structlog.get_logger("keyway.repartition")
 
 KEY = "keyway:repartitions"
 REPORTS_KEY = "keyway:repartition-reports"
+CLIENTS_KEY = "keyway:repartition-clients"
 
 Reports = dict[tuple[str, int], Report]  # by group and old partition
 
@@ -71,6 +74,18 @@ class RepartitionTable:
             partition, _, group = field.decode().partition(":")
             found[group, int(partition)] = unpacked(packed)
         return found | mine
+
+    async def share_clients(self, mine: Collection[ClientOf]) -> set[ClientOf]:
+        """`mine`: the groups that clients have named to this node. Those that they have to any."""
+        rows: dict[Any, Any] = {
+            json.dumps([host, name, group]): b"" for (host, name), group in mine
+        }
+        async with _answers():
+            if rows:
+                await self._redis.hset(CLIENTS_KEY, mapping=rows)
+                await self._redis.pexpire(CLIENTS_KEY, REPORTS_MS)
+            told: list[Any] = await self._redis.hkeys(CLIENTS_KEY)
+        return {((host, name), group) for host, name, group in map(json.loads, told)}
 
     async def now_ms(self) -> int:
         """Redis's clock."""

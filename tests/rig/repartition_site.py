@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gateway.core.cluster.topology import Topology
+from gateway.core.repartition.consumers import ClientOf
 from gateway.core.repartition.hiding import Shown
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.partitioners import Partitioner
@@ -47,6 +48,7 @@ class Table:
     """One Redis, of all nodes."""
 
     rows: dict[str, Repartition] = field(default_factory=dict)
+    clients: set[ClientOf] = field(default_factory=set)
     away: bool = False
     reports: Reports = field(default_factory=dict)
 
@@ -69,6 +71,11 @@ class Table:
         self._answer()
         self.reports |= mine
         return dict(self.reports)
+
+    async def share_clients(self, mine: Collection[ClientOf]) -> set[ClientOf]:
+        self._answer()
+        self.clients |= set(mine)
+        return set(self.clients)
 
     async def now_ms(self) -> int:
         self._answer()

@@ -18,7 +18,7 @@ same micro-batch or in one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
@@ -28,6 +28,7 @@ from gateway.core.wire.long_bytes import Stretch, view_of
 
 _BATCH_HEAD: Final = Struct(">qi")  # base offset, bytes behind this
 Client = tuple[str, str | None]  # address, client id
+ClientOf = tuple[Client, str]  # and a group
 MayRead = set[
     tuple[str, str]
 ]  # "group" or "topic", and its name: as upstream has told a connection
@@ -42,6 +43,7 @@ class GroupsOfClients:
 
     _known: dict[Client, frozenset[str]] = field(default_factory=dict)
     _too_many: set[Client] = field(default_factory=set)
+    _elsewhere: dict[Client, frozenset[str]] = field(default_factory=dict)
 
     def named(self, client: Client, groups: Iterable[str]) -> None:
         before = self._known.get(client, frozenset())
@@ -62,6 +64,25 @@ class GroupsOfClients:
     def of(self, client: Client) -> frozenset[str]:
         """Empty: none is known, or too many to tell."""
         return self._known.get(client, frozenset())
+
+    def anywhere(self, client: Client) -> frozenset[str]:
+        """Also those that it has named to other nodes, a while ago."""
+        return self.of(client) | self._elsewhere.get(client, frozenset())
+
+    def clients_of(self, groups: Collection[str]) -> set[ClientOf]:
+        """For other nodes."""
+        return {
+            (client, group)
+            for client, known in self._known.items()
+            for group in known & set(groups)
+        }
+
+    def heard(self, told: Iterable[ClientOf]) -> None:
+        """By all nodes."""
+        groups: dict[Client, set[str]] = {}
+        for client, group in told:
+            groups.setdefault(client, set()).add(group)
+        self._elsewhere = {client: frozenset(named) for client, named in groups.items()}
 
 
 @dataclass(slots=True)

@@ -140,7 +140,7 @@ class Screening:
                 named = [group for group in named if ("group", group) in may_read]
             self.groups.named(client, named)
         elif api_key == ApiKey.FETCH:
-            known = self.groups.of(client)
+            known = self.groups.anywhere(client)
             for topic, ends, number, offset in self._fetches(client, body):
                 if ("topic", topic) in may_read:
                     ends.fetches(known, number, offset)
@@ -149,7 +149,7 @@ class Screening:
         self, client: Client, body: Message
     ) -> Iterator[tuple[str, ConsumerEnds, int, int]]:
         """Of old partitions, by a client with groups that wait."""
-        known = self.groups.of(client)
+        known = self.groups.anywhere(client)
         for named in named_in(int(ApiKey.FETCH), body) if known else ():
             topic = self.topic_of(named)
             ends = self.ends.get(topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from gateway.core.repartition.holding import WHOLE, LogEnds, Look
+from gateway.core.repartition.holding import WHOLE, LogEnds, Look, Report
 from gateway.core.repartition.record import Move, Pace, Repartition
 from gateway.repartition.limits import STANDING_MS, UNCOMMITTED_MS
 from gateway.repartition.plain_groups import PlainGroups
@@ -175,3 +175,22 @@ def test_what_a_group_has_committed_counts_and_not_where_it_fetches() -> None:
     story.groups.ends.fetches(frozenset({GROUP}), 0, 9)
     for at_ms in range(0, 2 * UNCOMMITTED_MS, UNCOMMITTED_MS // 2):
         assert story.look(at_ms, old=9, new=3) == 0
+
+
+def test_another_node_saw_where_a_group_began() -> None:
+    story = Story(kafka := Kafka({1: 0}))
+    story.opened(9)
+    story.raised(9)
+    report = Report(0, below=0, cursor=9, keys=None)
+    story.groups.heard({(GROUP, 0): report})
+    assert story.look(0, old=9, new=3) == 0, "perhaps it has committed something"
+    story.groups.heard({("another", 0): report})
+    assert story.look(1, old=9, new=3) == 0
+    kafka.committed[0] = 0
+    assert story.look(2, old=9, new=3) == 0
+    story.groups.heard({(GROUP, 0): report})
+    assert story.look(3, old=9, new=3) == 0, "it has"
+    del kafka.committed[0]
+    assert story.look(4, old=9, new=3) == 0
+    story.groups.heard({(GROUP, 0): report})
+    assert story.look(5, old=9, new=3) is None

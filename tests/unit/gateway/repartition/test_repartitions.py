@@ -144,6 +144,32 @@ def test_a_node_that_starts_does_not_know_all_groups_of_a_client_yet() -> None:
     story(tell, site=site)
 
 
+def test_a_consumer_that_fetches_from_another_node_than_it_commits_to_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its group has committed nothing in partition 0, where its member fetches at the end from the
+    other node. librdkafka commits only where it has consumed.
+    """
+    monkeypatch.setattr("gateway.repartition.plain_groups.UNCOMMITTED_MS", 10_000)
+    fetched = {"Topics": [{"Topic": TOPIC, "Partitions": [{"Partition": 0, "FetchOffset": 5}]}]}
+
+    async def tell(site: Site) -> None:
+        site.kafka.others = ("billing",)
+        site.kafka.committed = {"billing": {1: 0}}
+        site.kafka.ends = {0: 5}
+        await site.one.start(Order(TOPIC, 4))
+        await site.until(Phase.OPEN)
+        coordinates, leads = site.views
+        for _ in range(40):
+            coordinates.screening.groups.named(CLIENT, ["billing"])
+            leads.screening.note(CLIENT, {("topic", TOPIC)}, ApiKey.FETCH, fetched)
+            await asyncio.sleep(0.5)
+        await site.until(Phase.FINISHED)
+        assert site.table.rows[TOPIC].given_up == ()
+
+    story(tell, "a", "b")
+
+
 def _two_groups(site: Site) -> None:
     """One of them has a record to do."""
     site.kafka.others = ("audit", "billing")

@@ -46,6 +46,18 @@ def test_the_groups_of_a_client_are_all_that_it_named() -> None:
     assert groups.of(("10.0.0.1", None)) == NOT_KNOWN
 
 
+def test_other_nodes_are_told_of_the_clients_of_some_groups() -> None:
+    here, there = GroupsOfClients(), GroupsOfClients()
+    here.named(ME, ["a", "b"])
+    there.named(ME, ["c"])
+    there.heard(here.clients_of({"a", "c"}))
+    assert there.anywhere(ME) == {"a", "c"}
+    assert there.of(ME) == {"c"}
+    assert here.anywhere(ME) == {"a", "b"}
+    there.heard([])
+    assert there.anywhere(ME) == {"c"}
+
+
 def test_a_client_of_too_many_groups_is_as_one_that_is_not_known() -> None:
     groups = GroupsOfClients()
     for number in range(CLIENT_GROUPS_MAX + 1):
