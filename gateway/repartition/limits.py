@@ -15,6 +15,9 @@ LEFT_MS = 1_000
 # A producer's connection that is to be closed gets so long for its answers.
 CLOSE_MS = 5_000
 
+# Redis's clock and this node's go on at one rate, but for this from one turn to the next.
+CLOCK_SET_MS = 100
+
 # What is said to Redis and by it.
 TABLE_S_MAX = 5.0
 LOAD_AGAIN_S = 0.5

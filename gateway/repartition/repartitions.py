@@ -227,7 +227,7 @@ class Repartitions:
 
     async def _step(self, run: RunningTopic) -> None:
         record = run.record
-        await run.clock.ask(self._table)
+        await run.ask_clock(self._table)
         if record.holds:
             await run.look()
             if self._company.leads():

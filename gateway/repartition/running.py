@@ -32,7 +32,7 @@ from gateway.core.repartition.progress import NodeSaid
 from gateway.core.repartition.record import Phase, Repartition
 from gateway.listen.server import ClientConnection, ConnectionId, Server
 from gateway.repartition.late_records import LateRecords
-from gateway.repartition.limits import CLOSE_MS
+from gateway.repartition.limits import CLOCK_SET_MS, CLOSE_MS
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.table import RepartitionTable, Reports
 from gateway.upstream.cluster import LATEST, READ_UNCOMMITTED, Upstream
@@ -55,11 +55,17 @@ class RedisClock:
     asked_ms: int = 0
     answered_ms: int = 0
 
-    async def ask(self, table: RepartitionTable) -> None:
-        """Raises StateUnavailable."""
+    async def ask(self, table: RepartitionTable) -> bool:
+        """False: it was set (NTP), or is that of another machine (a fail-over): times from before
+        say nothing any more. Raises StateUnavailable.
+        """
         asked_ms = monotonic_ms()
         told_ms = await table.now_ms()
+        early_ms, late_ms = asked_ms - self.answered_ms, monotonic_ms() - self.asked_ms
+        passed_ms = told_ms - self.told_ms
+        goes_on = early_ms - CLOCK_SET_MS <= passed_ms <= late_ms + CLOCK_SET_MS
         self.told_ms, self.asked_ms, self.answered_ms = told_ms, asked_ms, monotonic_ms()
+        return goes_on
 
     def earliest_ms(self) -> int:
         """It is this now, or later."""
@@ -193,6 +199,11 @@ class RunningTopic:
 
     # ---------------------------------------------------------------------------------------- looks
 
+    async def ask_clock(self, table: RepartitionTable) -> None:
+        """Before each look. Raises StateUnavailable."""
+        if not await self.clock.ask(table):
+            self._ends = LogEnds()
+
     async def look(self) -> None:
         """Looks at the ends of all logs; then every record may go out that this allows."""
         if self._resumes:
@@ -279,7 +290,9 @@ class RunningTopic:
         if self.plain is not None:
             begun = self.plain.begun.items()
             told |= {place: Report(0, below=0, cursor=at, keys=None) for place, at in begun}
-        self.reports = await self._share(self.record.topic_id, told)
+        known = await self._share(self.record.topic_id, told)
+        now_ms = self.clock.latest_ms()  # what is later was told by a clock that is set back now
+        self.reports = {place: each for place, each in known.items() if each.as_of_ms <= now_ms}
         if self.plain is not None:
             self.plain.heard(self.reports)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
+
+import pytest
 
 from gateway.core.forwarding.metadata_answer import ListedTopic
 from gateway.core.repartition.adoption import Producing
 from gateway.core.repartition.consumers import Client
 from gateway.core.repartition.plan import Order
-from gateway.core.repartition.record import Phase
+from gateway.core.repartition.record import Pace, Phase, Repartition
 from gateway.listen.server import ConnectionId
 from gateway.repartition.limits import CLOSE_MS
 from tests.rig.node_parts import TOPIC, TOPIC_ID
@@ -54,3 +57,45 @@ def test_an_answer_that_does_not_come_holds_a_repartition_up_for_a_bounded_time(
         assert (site.view.connections, run.closed) == ({}, 1)
 
     story(tell)
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, -60_000])
+def test_a_clock_of_redis_that_is_set_lets_nothing_go_early(ahead_ms: int) -> None:
+    """As after a fail-over to a machine with another clock. An earlier record of the old partition
+    may still come for `settle_ms`.
+    """
+
+    async def tell(site: Site) -> None:
+        site.kafka.others = ("billing",)
+        site.kafka.committed, site.kafka.ends = {"billing": {0: 5}}, {0: 5, 2: 3}
+        site.kafka.partitions = 4
+        await asyncio.sleep(20)
+        plain = site.one.running[TOPIC].plain
+        assert plain is not None
+
+        def end() -> int | None:
+            return plain.ends.end_for(frozenset({"billing"}), 2)
+
+        assert end() == 3
+        site.kafka.ends[2] = 7
+        await asyncio.sleep(1)
+        site.table.ahead_ms = ahead_ms
+        await asyncio.sleep(1)
+        assert end() == 3
+        await asyncio.sleep(10)
+        assert end() == 7
+
+    site = Site()
+    pace = Pace(adoption_ms=0, settle_ms=5_000, late_ms=2**53, consumer_hold_ms=2**53)
+    site.table.rows[TOPIC] = Repartition(
+        topic=TOPIC,
+        topic_id=TOPIC_ID.hex(),
+        before=2,
+        after=4,
+        partitioner=None,
+        pace=pace,
+        phase=Phase.OPEN,
+        boundaries=(5, 0),
+        consumers=("billing",),
+    )
+    story(tell, site=site)
