@@ -42,6 +42,10 @@ SAMPLED_OFFSETS = 200
 # Where no window reads, one fetch looks for late records so often.
 SAMPLE_MS = 1_000
 
+# Before new partitions are shown, groups that rebalance are waited for, so long after the start at
+# most: members have max.poll.interval.ms to join again, 5 min by default.
+REBALANCING_MS_MAX = 300_000
+
 # Groups that are asked for their positions at a time.
 GROUPS_ASKED_AT_ONCE = 16
 

@@ -19,7 +19,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.members.redis_table import TableUnavailable
 from gateway.operations.errors import InvalidOperation, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
-from gateway.repartition.limits import CREATE_MS_MAX
+from gateway.repartition.limits import CREATE_MS_MAX, REBALANCING_MS_MAX
 from gateway.repartition.new_topic import create_like
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.running import RunningTopic
@@ -60,7 +60,7 @@ class Steps:
                 await self._create(record)
                 return record.moved(move)
             case Move.PREPARE:
-                groups = await self._before_shown(record)
+                groups = await self._before_shown(record, now_ms)
                 return record.moved(
                     move,
                     groups=_with_order(groups.ordered, record),
@@ -129,15 +129,22 @@ class Steps:
             code = ErrorCode(row["ErrorCode"]).name
             raise StateUnavailable(f"CreatePartitions: {code} {row['ErrorMessage'] or ''}".rstrip())
 
-    async def _before_shown(self, record: Repartition) -> GroupsOf:
-        """Groups start at the new partitions' first record, whatever their reset policy says."""
+    async def _before_shown(self, record: Repartition, now_ms: int) -> GroupsOf:
+        """Groups start at the new partitions' first record, whatever their reset policy says.
+
+        A group that rebalances may be subscribed, and is waited for; but one may do that for ever,
+        of any topic in the cluster.
+        """
         leaders = (await self.there(record)).leaders
         missing = [partition for partition in range(record.after) if leaders.get(partition, -1) < 0]
         if missing:
             raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
         groups = await self.survey.groups(record.topic, record.before)
-        if groups.rebalancing:
+        if groups.rebalancing and now_ms - record.began_ms < REBALANCING_MS_MAX:
             raise StateUnavailable(f"groups that rebalance: {list(groups.rebalancing[:10])}")
+        if groups.rebalancing:
+            some = list(groups.rebalancing[:10])
+            log.warning("groups_that_rebalance_not_waited_for", topic=record.topic, groups=some)
         for group in groups.ordered:
             await self._note_before(group, record)
         for group in (*groups.ordered, *groups.unreliable, *groups.others, *groups.starting):

@@ -13,6 +13,7 @@ from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.schema import Message
 from gateway.members.begun_topics import BegunTopics
 from gateway.operations.errors import StateUnavailable
+from gateway.repartition.limits import REBALANCING_MS_MAX
 from gateway.repartition.steps import Steps
 from gateway.repartition.survey import GroupsOf
 from gateway.upstream.commits import Commit, Committed
@@ -127,17 +128,30 @@ def test_windows_know_that_partitions_are_new_though_kafka_forgets_the_start(
 ) -> None:
     async def work() -> None:
         kafka = Kafka()
-        await kafka.steps._before_shown(record)
+        await kafka.steps._before_shown(record, 0)
         assert {group for group, _ in kafka.requests} == {GROUP, "billing", "audit", "new"}
         begun = kafka.begun_topics
         assert await begun.partitions_of(GROUP, topic_id_text(topic_id), 9) == before
         assert kafka.hashes.rows.keys() == {f"keyway:begun:{GROUP}"}
         kafka.rebalancing = ["moves"]
         with pytest.raises(StateUnavailable, match="groups that rebalance"):
-            await kafka.steps._before_shown(record)
+            await kafka.steps._before_shown(record, 0)
         kafka.rebalancing = []
         kafka.hashes.down = True
         with pytest.raises(StateUnavailable, match="Redis"):
-            await kafka.steps._before_shown(record)
+            await kafka.steps._before_shown(record, 0)
+
+    run(work())
+
+
+def test_groups_that_rebalance_are_not_waited_for_for_ever() -> None:
+    """One whose members crash again and again, perhaps of another topic."""
+
+    async def work() -> None:
+        kafka = Kafka(rebalancing=["crashes"])
+        with pytest.raises(StateUnavailable, match="groups that rebalance"):
+            await kafka.steps._before_shown(GROWS, GROWS.began_ms + REBALANCING_MS_MAX - 1)
+        await kafka.steps._before_shown(GROWS, GROWS.began_ms + REBALANCING_MS_MAX)
+        assert {group for group, _ in kafka.requests} == {GROUP, "billing", "audit", "new"}
 
     run(work())
