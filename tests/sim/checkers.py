@@ -41,6 +41,7 @@ from tests.sim.upstream import Log
 
 NOW = 0  # a record that was given back may go out at once
 UNKNOWN = None  # … or not before something happens that the outside cannot date
+ANYWHERE = (-1, -1)  # where a member joined is not known
 
 
 class CheckFailure(AssertionError):
@@ -78,8 +79,7 @@ class Checkers:
         self._present: frozenset[str] = frozenset()
         self._committed_to = 0  # below it every record was seen to have a cause
         self._settled_of_key: dict[bytes, int] = {}  # how many of a key's records, from its first
-        self.file = Filed()
-        self.silence = Silence()
+        self.file, self.silence = Filed(), Silence()
 
     # ---------------------------------------------------------------------------- persisted changes
 
@@ -200,7 +200,7 @@ class Checkers:
         known = self.log.lost_from is None  # else what was sent last is not in the log
         if self.policy.join_policy is not JoinPolicy.LAST_SENT or not effect.offsets or not known:
             return
-        least, most = self.joined.get(effect.member_id, (-1, -1))
+        least, most = self.joined.get(effect.member_id, ANYWHERE)
         if self.cursor <= least and effect.offsets[-1] > most:
             what = f"{effect.offsets} to {effect.member_id}, which joined behind {most}"
             raise CheckFailure("LastSent", f"{what}; the cursor is {self.cursor}")

@@ -8,7 +8,7 @@ from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
 from dispatcher.core.stored.snapshot import known_end
 from keyway.commit_metadata.core.limits import OFFSET_MAX
-from tests.sim.checkers import Checkers, CheckFailure
+from tests.sim.checkers import ANYWHERE, Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log, end_in
 
@@ -90,12 +90,14 @@ def kept_to(found: Snapshot, cut: Cut | None) -> int:
 
 
 def found_out(log: Log, checkers: Checkers) -> int | None:
-    """As Log.found_out. What is back was not judged while it was away."""
+    """As Log.found_out. What is back was not judged while it was away, nor where members joined
+    then: their limits stand until the window is loaded.
+    """
     lost_from, first = log.lost_from, log.found_out()
     if lost_from is not None and first is not None and lost_from < first:
         for offset in checkers.settled & set(range(lost_from, first)):
             checkers.causes.setdefault(offset, "settled while it was lost")
-        checkers.joined.clear()
+        checkers.joined = dict.fromkeys(checkers.joined, ANYWHERE)
         checkers.back_to(lost_from)
     return first
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import Policy, RecordsRead
+from dispatcher.core.model import JoinPolicy, Member, MemberId, Policy, Reason, RecordsRead
 from dispatcher.core.steps import Snapshot
 from tests.sim.checkers import Checkers, CheckFailure
+from tests.sim.due import withheld
 from tests.sim.filed import settled_of
 from tests.sim.lost import cut_there, forget, found_out, in_doubt, judge_read, know_lost, lost_from
 from tests.sim.upstream import Log
@@ -57,6 +58,24 @@ def test_a_window_that_lost_nothing_of_its_store_is_not_believed_about_its_log()
     log, checkers = lost_twice()
     know_lost(log, OF_BEFORE, None, regressed=False)
     assert not cut_there(log, checkers, 0)
+
+
+def test_who_joined_while_records_were_lost_has_a_limit_still_when_they_are_back() -> None:
+    """The window was not loaded meanwhile, and where it took the last sent record is not known."""
+    log = Log()
+    checkers = Checkers(Policy(join_policy=JoinPolicy.LAST_SENT), log)
+    for _ in range(4):
+        log.append(None)
+    checkers.members_changed((Member(MemberId("c1")),), Reason.MEMBER_LEFT, 0)
+    checkers.read(RecordsRead(0, 4, [0, 1, 2, 3], [None] * 4, 0, 4, 0))
+    log.elect(2)
+    log.lost(2)
+    both = (Member(MemberId("c1")), Member(MemberId("c2")))
+    checkers.members_changed(both, Reason.MEMBER_LEFT, 0)
+    log.elect_former()
+    assert found_out(log, checkers) == 4
+    assert withheld(checkers, "c1", 0) == 0
+    assert withheld(checkers, "c2", 0) is None, "3 is its own, and behind its limit"
 
 
 def test_a_file_lacks_what_a_window_has_forgotten_that_still_descends_its_epochs() -> None:

@@ -65,6 +65,7 @@ TAUGHT = [
     26000919,  # test_a_window_that_descends_its_epochs_has_lost_what_the_last_one_left_lacks
     26001548,  # the checkers own: what is aside in the store is of before the last steps
     21000720,  # the checkers own: a record that an operator sent out is parked again
+    28000218,  # test_who_joined_while_records_were_lost_has_a_limit_still_when_they_are_back
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
 
