@@ -12,6 +12,8 @@ from tests.sim.checkers import ANYWHERE, Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log, end_in
 
+NOTHING = Snapshot(0)  # was taken up
+
 
 def diverged(log: Log, position: int, epoch: int) -> Cut | None:
     """The answer of a broker to a fetch with the epoch of the last record that was read."""
@@ -102,13 +104,25 @@ def found_out(log: Log, checkers: Checkers) -> int | None:
     return first
 
 
-def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
-    """The window was loaded and knows nothing of the lost records from `first` on; what is at their
-    offsets now are others. Whoever set a position without an epoch may have settled some of them.
-    So may a commit of an earlier version, up to its cursor: it names an epoch, not its start.
-    What retention has taken is settled, whatever was there.
+def untold(loaded: Snapshot, taken: Snapshot) -> range:
+    """The offsets that the window may take for settled of which no epoch tells. Whoever set a
+    position without an epoch may have settled some. So may a commit of an earlier version, up to
+    its cursor: it names an epoch, not its start. If the window has read on behind the position that
+    it took up last, `taken`, what that position said counts as of the first epoch there.
     """
+    if not loaded.epochs:
+        return range(OFFSET_MAX)
+    _, start = loaded.epochs[0]
+    if start == NOT_KNOWN:
+        return range(loaded.cursor)
+    return range(taken.cursor, known_end(taken)) if start >= taken.cursor else range(0)
 
+
+def forget(checkers: Checkers, first: int, loaded: Snapshot, taken: Snapshot) -> None:
+    """The window was loaded and knows nothing of the lost records from `first` on; what is at their
+    offsets now are others, and none of them is settled unless that is `untold`. What retention has
+    taken is settled, whatever was there.
+    """
     checkers.settled = {offset for offset in checkers.settled if offset < first}
     for known in (
         checkers.causes,
@@ -123,7 +137,7 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot) -> None:
         if offset >= max(first, checkers.log.start):
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
                 continue  # `back_again`: log and store were both set back
-            if loaded.epochs and not (offset < loaded.cursor and loaded.epochs[0][1] == NOT_KNOWN):
+            if offset not in untold(loaded, taken):
                 raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
             checkers.cause(offset, "set without an epoch")
@@ -145,7 +159,7 @@ def judge_read(checkers: Checkers, read: RecordsRead) -> None:
     known = checkers.settled | checkers.deliveries.keys()
     if holes and later and max(known, default=-1) < behind:
         found_out(log, checkers)
-        forget(checkers, first, Snapshot(checkers.cursor))
+        forget(checkers, first, Snapshot(checkers.cursor), NOTHING)
 
 
 def back_again(checkers: Checkers, loaded: Snapshot) -> None:

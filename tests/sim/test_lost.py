@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from dispatcher.core.epochs import NOT_KNOWN, Epochs
 from dispatcher.core.model import JoinPolicy, Member, MemberId, Policy, Reason, RecordsRead
 from dispatcher.core.steps import Snapshot
+from keyway.commit_metadata.core.limits import OFFSET_MAX
 from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.due import withheld
 from tests.sim.filed import settled_of
-from tests.sim.lost import cut_there, forget, found_out, in_doubt, judge_read, know_lost, lost_from
+from tests.sim.lost import (
+    NOTHING,
+    cut_there,
+    forget,
+    found_out,
+    in_doubt,
+    judge_read,
+    know_lost,
+    lost_from,
+    untold,
+)
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -114,6 +126,20 @@ def test_what_a_position_without_epochs_says_of_a_later_epoch_may_be_forgotten()
 
 
 @pytest.mark.parametrize(
+    ("epochs", "of"),
+    [
+        ((), range(OFFSET_MAX)),
+        (((3, NOT_KNOWN),), range(7)),  # a commit of an earlier version, up to its cursor
+        (((3, 2),), range(2, 10)),  # it has read on behind the position
+        (((3, 1), (4, 2)), range(0)),  # it knew the log before
+    ],
+)
+def test_of_what_a_window_takes_for_settled_no_epoch_tells(epochs: Epochs, of: range) -> None:
+    taken = Snapshot(2, [(5, 6), (8, 9)])
+    assert untold(Snapshot(7, epochs=epochs), taken) == of
+
+
+@pytest.mark.parametrize(
     ("there", "known", "read_on"),
     [
         ([10], {7, 9}, True),
@@ -154,9 +180,9 @@ def test_a_window_that_forgets_lost_records_may_know_as_settled_what_retention_t
         log.append(b"key")
     log.truncate(3)
     assert found_out(log, checkers) == 0
-    forget(checkers, 0, Snapshot(3, epochs=((0, 0),)))
+    forget(checkers, 0, Snapshot(3, epochs=((0, 0),)), NOTHING)
     with pytest.raises(CheckFailure, match="3 of"):
-        forget(checkers, 0, Snapshot(4, epochs=((0, 0),)))
+        forget(checkers, 0, Snapshot(4, epochs=((0, 0),)), NOTHING)
 
 
 @pytest.mark.parametrize(

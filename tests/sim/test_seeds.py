@@ -66,6 +66,7 @@ TAUGHT = [
     26001548,  # the checkers own: what is aside in the store is of before the last steps
     21000720,  # the checkers own: a record that an operator sent out is parked again
     28000218,  # test_who_joined_while_records_were_lost_has_a_limit_still_when_they_are_back
+    27004817,  # test_of_what_a_window_takes_for_settled_no_epoch_tells
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
 
