@@ -42,7 +42,7 @@ from dispatcher.core.events.membership import (
     session_opened,
 )
 from dispatcher.core.events.poisoned import dead_lettered, operator_act, retries_due
-from dispatcher.core.events.reading import gone, log_truncated, records_read
+from dispatcher.core.events.reading import gone, log_cut, log_truncated, records_read
 from dispatcher.core.events.room import holder
 from dispatcher.core.events.step_end import finish
 from dispatcher.core.events.ticking import due_ms, tick
@@ -54,6 +54,7 @@ from dispatcher.core.model import (
     DeadLettered,
     Event,
     Gone,
+    LogCut,
     LogTruncated,
     Member,
     MemberId,
@@ -128,6 +129,8 @@ class Dispatcher:
                 session_opened(state, event)
             case LogTruncated():
                 log_truncated(state, event)
+            case LogCut():
+                log_cut(state, event)
             case DeadLettered():
                 dead_lettered(state, event)
             case OperatorAct():

@@ -165,6 +165,17 @@ class LogTruncated:
     now_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class LogCut:
+    """What is known of the log from `end` on is of lost records (stored/cut.py), and members work
+    on some of them. Nothing of that goes out any more. The window reads on when they are done, and
+    then finds the loss again.
+    """
+
+    end: int
+    now_ms: int
+
+
 @dataclass(init=False, slots=True)
 class Acquire:
     member_id: MemberId
@@ -310,6 +321,7 @@ Event = (
     MembersChanged
     | RecordsRead
     | LogTruncated
+    | LogCut
     | Acquire
     | Acknowledge
     | NotSent

@@ -35,6 +35,7 @@ from dispatcher.core.model import (
     Event,
     Gone,
     Key,
+    LogCut,
     LogTruncated,
     Member,
     MemberId,
@@ -304,7 +305,7 @@ class Unreliable:
                 self._tick(event)
             case SessionClosed() | SessionLost() | SessionOpened() | DeadLettered() | OperatorAct():
                 pass  # nobody holds anything
-            case HoldMoved():
+            case HoldMoved() | LogCut():
                 pass  # nothing waits: such a group has no order that a restart keeps
             case _:
                 assert_never(event)
@@ -407,8 +408,7 @@ class Unreliable:
         self._effects.append(Noticed(notice=notice, count=1, detail=f"member {outbox.member_id}"))
 
     def _log_truncated(self, log_start: int) -> None:
-        lost = sum(outbox.forget_below(log_start) for outbox in self._outboxes)
-        self._count(Notice.TRUNCATED, lost)
+        self._count(Notice.TRUNCATED, sum(box.forget_below(log_start) for box in self._outboxes))
         if log_start > self.read_position:
             self.read_position = log_start
             self._reading = False

@@ -27,8 +27,8 @@ def log_life(
         case RetentionPassed(cursor=cursor, log_start=log_start):
             passed = {"cursor": cursor, "log_start": log_start}
             group_log.note(group, "retention_passed_cursor", window=window, **passed)
-        case TailLost(known_end=known_end, kept_to=kept_to):
-            lost = {"known_end": known_end, "kept_to": kept_to}
+        case TailLost(known_end=known_end, kept_to=kept_to, in_flight=in_flight):
+            lost = {"known_end": known_end, "kept_to": kept_to, "in_flight": in_flight}
             group_log.note(group, "log_tail_lost", window=window, **lost)
         case _:
             assert_never(command)

@@ -116,6 +116,14 @@ class Holds:
         worked_on = hold is not None and hold.leased and not hold.expired
         assert not (lost and worked_on), f"the log lost {offset}, still with {hold}"
 
+    def nobody_works_on(self, first: int) -> None:
+        """The window has forgotten its records from `first` on, which the log has lost. Whoever
+        works on one still would be at work beside whoever gets the next record of that key.
+        """
+        worked_on = [hold for hold in self if hold.offset >= first and hold.leased]
+        worked_on = [hold for hold in worked_on if not hold.expired]
+        assert not worked_on, f"{worked_on} are forgotten"
+
     def forget_from(self, first: int) -> None:
         """The log has lost these records. The window may still know of their deliveries."""
         for hold in [hold for hold in self if hold.offset >= first]:

@@ -13,6 +13,7 @@ from dispatcher.core.model import (
     DeadLettered,
     Event,
     Gone,
+    LogCut,
     LogTruncated,
     MembersChanged,
     NotSent,
@@ -98,7 +99,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
         case RecordsRead():
             checkers.read(event)
             judge_read(checkers, event)
-        case Acquire() | LogTruncated() | HoldMoved() | Gone():
+        case Acquire() | LogTruncated() | LogCut() | HoldMoved() | Gone():
             pass
         case _:
             assert_never(event)

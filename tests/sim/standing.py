@@ -26,7 +26,7 @@ class Standing:
     def look(self, window: Window, waiting: Sequence[str], now_ms: int) -> None:
         """`waiting`: members that wait for records."""
         core = window.core
-        told = core is not None and core.holder >= 0
+        told = core is not None and (core.holder >= 0 or window.kept_to is not None)
         if core is None or told or core.read_position >= window.log.end:
             self._place = (-1, -1)
             return

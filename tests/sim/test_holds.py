@@ -50,3 +50,14 @@ def test_a_hold_is_certain_until_its_lock_or_its_session_ends() -> None:
     hold.lose(50)
     assert at(hold, 59) == (False, False)
     assert at(hold, 60) == (True, False)
+
+
+def test_a_window_does_not_forget_lost_records_while_somebody_works_on_them() -> None:
+    held().nobody_works_on(4)
+    with pytest.raises(AssertionError, match="forgotten"):
+        held().nobody_works_on(3)
+    held(leased=False).nobody_works_on(3)
+    holds = held()
+    for hold in holds:
+        hold.expired = True
+    holds.nobody_works_on(3)

@@ -85,7 +85,9 @@ class Window:
         self.gathers = False  # a write is about to be made of the pending steps
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
-        self.kept_to: int | None = None  # what the log has lost behind it was told
+        self.kept_to: int | None = (
+            None  # what the log has lost behind it was told, at the last read
+        )
         self.committed = CommittedOffset(of_before=world.seed % 4 == 0)
         self.dead_letters: set[tuple[int, int]] = set()  # in the DLQ: offsets, epochs
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
@@ -282,7 +284,7 @@ class Window:
         now_ms = self.world.now_ms
         if (cut := diverged(log, wish.position, last_epoch(self.core.epochs))) is not None:
             self.wish = None
-            self._broken("diverged", self.life.diverged(wish.position, cut, now_ms))
+            self._performs("diverged", self.life.diverged(wish.position, cut, now_ms))
             return
         judge_untold(self)
         if wish.position == log.end:
@@ -319,7 +321,7 @@ class Window:
 
     def _on_read(self, read: RecordsRead) -> None:
         if self._starts_here(read):
-            self.last_read = read
+            self.last_read, self.kept_to = read, None
         self._performs("read", self.life.records_read(read, self.log.start))
 
     def _performs(self, why: str, commands: list[Command]) -> None:

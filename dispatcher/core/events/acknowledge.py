@@ -295,7 +295,7 @@ def accept(  # noqa: C901, PLR0915 - the hot loop, kept in one piece
     bits_mask: i64 = window.bits_mask
     front: i64 = window.front
     marked: i64 = NO_OFFSET  # the byte that was noted as dirty last
-    plain = state.prefetch == 1 and state.hold is None and not state.strays
+    plain = state.all_may_go_out()
     drains = len(state.draining_keys.by_key) > 0
     ended: i64 = 0  # offsets of the ranges that are in the rings
     for first, last in ranges:

@@ -3,7 +3,8 @@ cursor.
 
 A record in flight stays in flight when the log loses it (retention, compaction): a member works on
 it, and no later one of its key may go out before that ends. If it was not read again since a
-restart, nobody knows its key, and all keys wait for it: a stray.
+restart, nobody knows its key, and all keys wait for it: a stray. If the log has lost its tail, the
+records that take those offsets wait: nothing is read while a member works on a lost one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dispatcher.core.epochs import read_on
 from dispatcher.core.events.joins import read_again
 from dispatcher.core.events.room import room
 from dispatcher.core.limits import KEY_BYTES_MAX
-from dispatcher.core.model import Gone, Key, LogTruncated, RecordsRead
+from dispatcher.core.model import Gone, Key, LogCut, LogTruncated, RecordsRead
 from dispatcher.core.records.keys import NO_OFFSET, KeyQueue
 from dispatcher.core.records.leases import Lease
 from dispatcher.core.records.state import WindowState
@@ -33,6 +34,9 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
     start = window.read_position
     if not state.members or start not in range(event.start, event.end):
         return
+    if state.lost_from != NO_OFFSET:  # it is back
+        state.lost_from = NO_OFFSET
+        state.relist()
     begun_at, known_end = start, max(start, window.known_end)
     strays = len(state.strays)
     offsets = event.offsets
@@ -246,6 +250,12 @@ def _reread(state: WindowState, end: int) -> None:
         window.unread.discard(offset)
         if offset >= window.front and window.queue_at(offset) is None:
             _lost(state, offset)
+
+
+def log_cut(state: WindowState, event: LogCut) -> None:
+    state.lost_from = event.end
+    state.reading = False
+    state.relist()
 
 
 def log_truncated(state: WindowState, event: LogTruncated) -> None:

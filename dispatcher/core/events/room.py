@@ -67,12 +67,27 @@ def read_on(state: WindowState, effects: list[Effect]) -> None:
     if state.reading or not state.members:
         return
     left = room(state)
+    if state.lost_from != NO_OFFSET:
+        if not _works_on_lost(state):  # asks what the log has now, also if there is no room
+            state.reading = True
+            effects.append(ReadOn(position=state.window.read_position, offsets_max=max(left, 1)))
+        return
     if left <= 0:
         return
     behind = state.window.read_position < state.window.front
     if behind or left * READ_ROOM_DIVISOR >= state.read_ahead or state.idle_members > 0:
         state.reading = True
         effects.append(ReadOn(position=state.window.read_position, offsets_max=left))
+
+
+def _works_on_lost(state: WindowState) -> bool:
+    """Whether records are in flight that the log has lost with its tail. O(records in flight)."""
+    lost_from = state.lost_from
+    for lease in state.book.leases.values():
+        for offset in lease.offsets:
+            if offset >= lost_from and state.window.lease_at(offset) is lease:
+                return True
+    return False
 
 
 def make_room(state: WindowState) -> None:

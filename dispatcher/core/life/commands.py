@@ -112,11 +112,12 @@ class RetentionPassed:
 class TailLost:
     """The log has lost the records from `kept_to` to `known_end`, which is to be logged (an unclean
     election, a broker without power, or an offset that was set beyond the end). The window is
-    loaded again without them.
+    loaded again without them; if members work on some of them, when they are done (LogCut).
     """
 
     known_end: int
     kept_to: int
+    in_flight: int = 0  # of these records
 
 
 Command = (

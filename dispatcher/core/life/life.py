@@ -51,6 +51,7 @@ from dispatcher.core.life.states import NEXT, LifeEvent, LifeState
 from dispatcher.core.limits import RELOAD_MS_MAX, RELOAD_MS_MIN
 from dispatcher.core.model import (
     Event,
+    LogCut,
     LogTruncated,
     Member,
     MembersChanged,
@@ -323,11 +324,17 @@ class WindowLife:
         return self.diverged(position, Cut(log_end, last_epoch(core.epochs)), now_ms)
 
     def diverged(self, position: int, cut: Cut, now_ms: int) -> list[Command]:
-        """The log is another one than the one that was read up to `position`, or its epochs are."""
+        """The log is another one than the one that was read up to `position`, or its epochs are.
+        The window is loaded without what is lost, once nobody works on that.
+        """
         core = self.core
         if core is None or position != core.read_position:
             return []
         end, _ = parted(core.epochs, cut.end, cut.epoch, core.cursor)
+        leases = core.snapshot().leases
+        in_flight = sum(offset >= end for lease in leases for offset in lease.offsets)
+        if in_flight:
+            return [TailLost(core.known_end, end, in_flight), Tell(LogCut(end, now_ms))]
         self._cut = Cut(end, cut.epoch, self.origin)  # a commit knows less of the epochs
         commands: list[Command] = []
         if end < core.known_end:

@@ -55,6 +55,8 @@ class WindowState:
         # In flight since before a restart, and the log lost them before they were read again: each
         # may be of any key, and all keys wait for the end of its delivery (reading.py).
         self.strays: set[int] = set()
+        # From there on the log has lost all, and members work on some of it (LogCut); or NO_OFFSET.
+        self.lost_from = NO_OFFSET
         self.limited = False  # some member may have some records only (joins.py)
         # Members whose place of joining is known only when more is read (joins.py).
         self.provisional: list[MemberQueue] = []
@@ -129,6 +131,8 @@ class WindowState:
         if self.strays and queue.key is not None:
             return False
         if queue.in_flight == 0:
+            if self.lost_from != NO_OFFSET and queue.head >= self.lost_from:
+                return False
             if queue.retried and self.retries.held(queue.head):
                 return False
             # With prefetch somebody may hold a later record of this key, from before a restart.
@@ -137,6 +141,11 @@ class WindowState:
         if queue.in_flight >= self.prefetch or holder is None or holder.restored:
             return False
         return holder.member is owner and self.next_of(queue) >= 0
+
+    def all_may_go_out(self) -> bool:
+        """Whether the next record of any key may, if it has an owner and none had a retry."""
+        free = self.hold is None and not self.strays and self.lost_from == NO_OFFSET
+        return free and self.prefetch == 1
 
     def first_of(self, queue: KeyQueue) -> int:
         """The record that goes out next, if one may."""
@@ -150,6 +159,8 @@ class WindowState:
         retries = self.retries.by_offset
         offset = queue.head
         while offset >= 0:
+            if self.lost_from != NO_OFFSET and offset >= self.lost_from:
+                return NO_OFFSET
             if self.hold is not None and queue.key is not None and offset >= self.hold.open_to:
                 return NO_OFFSET
             retry = retries.get(offset) if retries else None

@@ -17,6 +17,7 @@ from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic, produce
 from tests.rig.lost_tails import bring_back, lose_tail, saved_log
+from tests.rig.patience import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -115,6 +116,41 @@ def test_a_log_that_parts_twice_is_left_where_the_group_left_it(tmp_path: Path) 
             produce(boot, "twice", [(b"key", b"last")])
             again = [b"old-5", b"old-6", b"old-7", b"old-8", b"old-9", b"last"]
             accept(second.bootstrap, *again)
+
+
+def test_what_takes_the_offset_of_a_record_at_work_waits_for_the_work(tmp_path: Path) -> None:
+    """The member comes back after the loss, as clients do, and acknowledges the lost record."""
+    with (
+        KafkaCluster(1, share_groups=False, properties=QUICK_TURNS) as kafka,
+        EmbeddedRedis(tmp_path / "redis") as redis,
+    ):
+        boot = kafka.bootstrap_servers
+        (broker,) = kafka.brokers
+        create_topic(boot, "worked")
+        for at in range(2):
+            produce(boot, "worked", [(b"key-%d" % at, b"old-%d" % at)])
+        groups = [{**EARLIEST, "disconnect_grace_ms": 600_000, "lock_duration_ms": 600_000}]
+        log = tmp_path / "gateway" / "gateway.log"
+        with GatewayProcess(
+            tmp_path / "gateway", boot, groups=groups, redis_url=redis.url
+        ) as gateway:
+            with ShareSession(gateway.bootstrap, "late", "worked").join() as first:
+                assert len(values_of(first, 2)) == 2
+                assert first.acknowledge({0: [(0, 0, [ACCEPT])]}) == {0: 0}
+                broker.kill()
+                lose_tail(broker, "worked", 1)
+                broker.start()
+                kafka.wait_ready()
+                produce(boot, "worked", [(b"key-1", b"new-1")])
+                produce(boot, "worked", [(b"key-2", b"new-2")])
+            again = ShareSession(gateway.bootstrap, "late", "worked", first.member_id)
+            with again.join():
+                wait_until(
+                    lambda: "in_flight=1" in log.read_text(), what="the loss is told", deadline_s=30
+                )
+                assert not any(got.acquired for got in again.fetch().values())
+                assert again.acknowledge({0: [(1, 1, [ACCEPT])]}) == {0: 0}
+                assert values_of(again, 2) == {1: b"new-1", 2: b"new-2"}
 
 
 def accept(bootstrap: str, *values: bytes) -> None:

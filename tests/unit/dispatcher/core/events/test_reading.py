@@ -8,6 +8,7 @@ from dispatcher.core.limits import KEY_BYTES_MAX
 from dispatcher.core.model import (
     AckType,
     Gone,
+    LogCut,
     LogTruncated,
     MemberId,
     OperatorAct,
@@ -302,6 +303,47 @@ def test_a_parked_record_that_compaction_took_is_told_when_it_is_missed() -> Non
     play.expect(Noticed(Notice.TRUNCATED, 1, offset=0))
     play.on(OperatorAct(OperatorVerb.SKIP, [0], play.now_ms))
     assert play.notices() == {}
+
+
+@pytest.mark.parametrize("end", [AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, None])
+def test_other_records_wait_for_who_works_on_a_lost_tail(end: AckType | None) -> None:
+    """Nothing of it goes out any more. What takes its offsets, of the same keys perhaps, is read
+    when all that is in flight of it has ended.
+    """
+    play = Playbook(Policy(backoff_base_ms=0, exhausted=PoisonPolicy.DROP)).join("c1", "c2")
+    (a, b), (c,) = play.keys_of("c1", 2), play.keys_of("c2")
+    play.produce(a, c, b, b, c)
+    assert play.acquire("c1") == [0, 2]
+    play.on(LogCut(2, play.now_ms))
+    assert (play.read_on(), play.acquire("c2")) == ([], [1]), "4 is lost"
+    play.ack("c2", 1)
+    play.ack("c1", 0)
+    assert (play.read_on(), play.acquire("c2")) == ([], []), "2 is at work"
+    if end is None:
+        play.wait(play.policy.lock_duration_ms)
+    else:
+        play.ack("c1", 2, end)
+    settled = end in (AckType.ACCEPT, AckType.REJECT)
+    assert play.read_on() == [(5, 16_382 if settled else 16_381)]
+    assert play.acquire("c1") == play.acquire("c2") == []
+    play.produce(a)
+    assert play.acquire("c2") == [4], "it is back, if the log goes on there"
+    assert play.acquire("c1") == [3 if settled else 2, 5]
+
+
+def test_a_window_without_room_looks_what_the_log_has_now() -> None:
+    play = Playbook(Policy(span_max=2, held_max=0)).join("c1").produce(b"a", b"a", b"a")
+    assert play.acquire("c1") == [0]
+    play.on(LogCut(0, play.now_ms))
+    play.ack("c1", 0, AckType.RELEASE)
+    assert play.read_on() == [(2, 1)]
+
+
+def test_a_run_of_a_key_ends_where_its_tail_is_lost() -> None:
+    play = Playbook(Policy(prefetch_per_key=4)).join("c1").produce(b"a", b"a", b"a", b"b")
+    assert play.acquire("c1", 1) == [0]
+    play.on(LogCut(2, play.now_ms))
+    assert play.acquire("c1") == [1]
 
 
 def test_what_the_log_lost_before_it_was_sent_is_truncated() -> None:

@@ -32,7 +32,7 @@ from dispatcher.core.model import (
     Policy,
     Ticked,
 )
-from dispatcher.core.steps import Delivered, Snapshot
+from dispatcher.core.steps import Delivered, ReadOn, Snapshot
 from dispatcher.core.stored.cut import Cut, cut_at
 from tests.rig.life_playbook import (
     M1,
@@ -198,6 +198,22 @@ def test_a_leader_that_has_another_log_says_where_they_part() -> None:
     play = LifePlay().up()
     assert play.life.diverged(3, Cut(2, 0), NOW_MS) == [], "an answer to an earlier read"
     assert play.life.diverged(4, Cut(2, 0), NOW_MS)[0] == TailLost(4, 2)
+    assert play.life.pause_over() == [Load(Cut(2, 0, 3))]
+
+
+def test_a_window_is_loaded_without_a_lost_tail_when_nobody_works_on_that() -> None:
+    """Else a later record of the same key could go out beside one at work, and a late
+    acknowledgement could settle the record that took its offset.
+    """
+    play = LifePlay().up()
+    play.ask(acquire(4), T1)
+    play.write()
+    assert play.does(play.life.diverged(4, Cut(2, 0), NOW_MS)) == [TailLost(4, 2, in_flight=2)]
+    play.ask(acknowledge(3), T2)
+    assert not [made for made in play.write() if isinstance(made, ReadOn)]
+    play.ask(acknowledge(2, kind=AckType.RELEASE), T3)
+    assert ReadOn(4, 16_380) in play.write()
+    assert play.life.diverged(4, Cut(2, 0), NOW_MS)[:2] == [TailLost(4, 2), StopReading()]
     assert play.life.pause_over() == [Load(Cut(2, 0, 3))]
 
 
