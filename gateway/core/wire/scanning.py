@@ -11,7 +11,7 @@ from crc32c import crc32c
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.limits import LONG_STEP_BYTES, LONG_STEP_COMPRESSED_BYTES
 from gateway.core.wire.batches import (
     BODY_BYTES_MAX,
     CODEC_MASK,
@@ -86,20 +86,24 @@ class Scan:
         self._body_max: int = body_max
         self._left: i64 = enough
         self._open: _OpenBatch | None = None
+        self._compressed_left: i64 = 0  # bytes that this step may still decompress
+        self._pauses: bool = False  # it has decompressed enough
         # The next step decompresses a long batch: some 100 ms, in which other threads run.
         self.long_next: bool = False
 
     def step(self, records_max: int) -> bool:
-        """Scans so many more records, or none and the next step is a long one; False: there are no
+        """Scans so many more records, or fewer if they take long to decompress; False: there are no
         more. Raises CorruptBatch, TooLargeBatch, UnsupportedMagic.
         """
         left: i64 = records_max
+        self._compressed_left = LONG_STEP_COMPRESSED_BYTES
+        self._pauses = False
         while left > 0:
             batch = self._open
             if batch is None:
                 batch = self._next()
                 if batch is None:
-                    return self.long_next
+                    return self.long_next or self._pauses
                 self._open = batch
             count: i64 = batch.missing
             if count > left:
@@ -147,11 +151,18 @@ class Scan:
         return _OpenBatch(header, body, 0, len(body))
 
     def _decompressed(self, header: bytes, sent: bytes) -> bytes | None:
-        """None: it is long, and left for the next step. Raises CorruptBatch, TooLargeBatch."""
+        """None: it is left for the next step. Raises CorruptBatch, TooLargeBatch."""
+        if i64(read_i16_be(header, 21)) & CODEC_MASK == 0:
+            return sent
+        if not self.long_next:
+            if len(sent) > LONG_STEP_COMPRESSED_BYTES:
+                self.long_next = True
+                return None
+            self._compressed_left -= len(sent)
+            if self._compressed_left < 0:
+                self._pauses = True
+                return None
         at_once = self._body_max if self.long_next else min(self._body_max, LONG_STEP_BYTES)
-        if at_once < self._body_max and len(sent) > at_once:  # not to be tried in vain
-            self.long_next = True
-            return None
         try:
             body = _decompressed(header, sent, at_once)
         except TooLargeBatch:

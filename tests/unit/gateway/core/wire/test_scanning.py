@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from crc32c import crc32c
 
-from gateway.core.limits import LONG_STEP_BYTES
+from gateway.core.limits import LONG_STEP_BYTES, LONG_STEP_COMPRESSED_BYTES
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     BATCH_RECORDS_MAX,
@@ -121,14 +123,36 @@ def test_a_long_batch_is_decompressed_in_a_step_of_its_own(codec: Compression) -
 
 
 def test_a_batch_that_is_long_before_it_is_decompressed_is_not_tried() -> None:
-    small = build(records(0), base_offset=0, compression=Compression.ZSTD)
-    length = 61 - 12 + LONG_STEP_BYTES + 1
-    damaged = small[:8] + length.to_bytes(4, "big") + small[12:61] + bytes(LONG_STEP_BYTES + 1)
+    """Its bytes may be dear, whatever comes out of them: 1 MB of gzip takes up to 0.7 s."""
+    small = build(records(0), base_offset=0, compression=Compression.GZIP)
+    length = 61 - 12 + LONG_STEP_COMPRESSED_BYTES + 1
+    junk = bytes(LONG_STEP_COMPRESSED_BYTES + 1)
+    damaged = small[:8] + length.to_bytes(4, "big") + small[12:61] + junk
     found = Scan(counted(damaged, 1))
     assert found.step(100)
     assert found.long_next, "and nobody has noticed yet that it is damaged"
-    with pytest.raises(CorruptBatch, match="zstd"):
+    with pytest.raises(CorruptBatch, match="gzip"):
         found.step(100)
+
+
+def test_compressed_batches_that_are_long_together_are_no_single_step() -> None:
+    value = Random(7).randbytes(LONG_STEP_COMPRESSED_BYTES // 3)
+    batches = [
+        build([Record(at, 0, b"k", value)], base_offset=at, compression=Compression.GZIP)
+        for at in range(5)
+    ]
+    found = Scan(b"".join(batches))
+    seen = []
+    while found.step(100):
+        assert not found.long_next, "each of them is short"
+        seen.append(len(found.batches))
+    assert seen == [2, 4]
+    assert [batch.offsets for batch in found.batches] == [[0], [1], [2], [3], [4]]
+
+    plain = [build([Record(at, 0, b"k", value)], base_offset=at) for at in range(5)]
+    once = Scan(b"".join(plain))
+    assert not once.step(100)
+    assert len(once.batches) == 5
 
 
 def counted(data: bytes, count: int) -> bytes:
