@@ -208,6 +208,7 @@ def guarded_kafka() -> Iterator[Guarded]:
         "listener.name.guarded.connections.max.reauth.ms": "4000",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:keyway",
+        "delegation.token.secret.key": "of-all-brokers",
     }
     with KafkaCluster(1, properties=properties, ports=(plain,)) as cluster:
         own = {OWN_IDENTITY["username"]: OWN_IDENTITY["password"]}

@@ -48,6 +48,17 @@ MERGED: Final = NAMING_BROKERS | {
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 }
 
+# Credentials of Kafka's own. A client that the gateway has authenticated makes and sees none of its
+# identity: they are good past the gateway, also when the client is shut out here.
+_DELEGATION_TOKENS: Final = frozenset(
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
+
 # Versions before the first one with node endpoints pass unread, however old.
 _PASS_WHEN_OLD: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
@@ -82,6 +93,7 @@ def rules(
         and key not in _SHARE
         and key not in served_here
         and key not in rewritten
+        and not (terminated and key in _DELEGATION_TOKENS)
     )
     return Rules(
         passed=passed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from playwright.sync_api import expect
 from gateway.core.cluster.scram import ScramClient
 from gateway.core.wire.apis import ApiKey
 from gateway.core.wire.errors import ErrorCode
+from gateway.core.wire.frames import request_frame
 from gateway.core.wire.schema import Message
 from tests.rig.browser import CHROMIUM, chromium, tab
 from tests.rig.certificates import Authority, Issued
@@ -99,6 +101,31 @@ def test_nothing_is_answered_before_the_login(node: IdentifiedNode) -> None:
         line.send(ApiKey.METADATA, 9, {})
         line.receive_frame()
         assert line.closed_within(patient_s(10)), "nor behind one that fails"
+
+
+def test_nobody_takes_a_credential_of_kafka_along(node: IdentifiedNode) -> None:
+    """A delegation token of its identity would outlive the client's own entry, and be good at Kafka
+    itself.
+    """
+    key = int(ApiKey.CREATE_DELEGATION_TOKEN)
+    lifetime_ms = 60_000
+    asked = request_frame(key, 1, 7, "tests", bytes(4) + lifetime_ms.to_bytes(8, "big"))
+    with WireClient(node.guarded) as direct:
+        user = kafka_user("anna")
+        scram = ScramClient("sha512", user, kafka_password("anna"), secrets.token_hex(8))
+        assert handshake(direct, SHA512)["ErrorCode"] == 0
+        challenge = token(direct, scram.first())["AuthBytes"]
+        assert token(direct, scram.final(challenge, scram.source(challenge).keys())[0])
+        direct.send_bytes(asked)
+        made = direct.receive_frame()
+        assert made[4:6] == bytes(2), "the broker makes them"
+        assert user.encode() in made
+    with logged_in(node, "anna") as line:
+        asks = {"ClientSoftwareName": "tests", "ClientSoftwareVersion": "1"}
+        offered = {row["ApiKey"] for row in line.call(ApiKey.API_VERSIONS, 3, asks)["ApiKeys"]}
+        assert offered.isdisjoint({key, int(ApiKey.DESCRIBE_DELEGATION_TOKEN)})
+        line.send_bytes(asked)
+        assert line.closed_within(patient_s(10))
 
 
 @pytest.mark.deep

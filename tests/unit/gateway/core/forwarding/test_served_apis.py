@@ -18,6 +18,15 @@ def test_every_api_is_served_in_one_way_or_not_at_all() -> None:
     assert not_served == {key for key, api in KNOWN.items() if api.internal} | {90, 91, 92}
 
 
+def test_delegation_tokens_are_for_clients_that_upstream_authenticates() -> None:
+    tokens = {key for key, api in KNOWN.items() if api.name.endswith("DelegationToken")}
+    assert len(tokens) == 4
+    assert tokens <= rules(SHARE, sasl=True).passed
+    terminated = rules(SHARE, terminated=True)
+    assert tokens.isdisjoint(terminated.passed)
+    assert all(offered(key, 1, 3, terminated) is None for key in tokens)
+
+
 def test_a_handler_takes_its_api_from_upstream() -> None:
     served = rules([*SHARE, ApiKey.METADATA, ApiKey.LIST_OFFSETS])
     assert ApiKey.METADATA not in served.rewritten
