@@ -3,8 +3,9 @@ offsets it committed for them.
 
 Upstream deletes the committed offsets first (OffsetDelete on the client's own connection), so it is
 upstream that says whether this client may: DELETE on the group, READ on the topics, as Kafka wants
-it of this API. Not implemented: topics that exist no more are refused, though windows of them may
-be left; they go with the group.
+it of this API. A topic that the client may not read is refused whether or not there is one. Not
+implemented: topics that exist no more are refused, though windows of them may be left; they go with
+the group.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def delete_share_group_offsets(
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
     try:
         if await authoriser.may_describe_group(request.connection, body["GroupId"]):
-            answer = await _delete(offsets, request.connection, body)
+            answer = await _delete(offsets, authoriser, request.connection, body)
         else:
             answer = {"ErrorCode": int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     except OperationError as error:
@@ -47,17 +48,21 @@ async def delete_share_group_offsets(
     return encode_response(header.api_key, header.api_version, answer)
 
 
-async def _delete(offsets: GroupOffsets, connection: Client, body: Message) -> Message:
+async def _delete(
+    offsets: GroupOffsets, authoriser: Authoriser, connection: Client, body: Message
+) -> Message:
     group = body["GroupId"]
     if await offsets.find(group) is None:
         raise GroupUnknown(f"Group {group} not found.")
     names = [row["TopicName"] for row in body["Topics"]]
-    topics = await offsets.named_topics(names)
+    denied = await authoriser.denied_topics(connection, names)
+    topics = await offsets.named_topics(name for name in names if name not in denied)
     ids = {topic_id_text(topic.topic_id): name for name, topic in topics.items()}
     errors = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    errors |= dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     async with offsets.at_rest(group, lambda key: key.topic_id in ids):
-        if topics:
-            errors |= await _delete_committed(connection, group, list(topics.values()))
+        # Also without a topic: upstream looks at the right on the group.
+        errors |= await _delete_committed(connection, group, list(topics.values()))
         done = {topic_id for topic_id, name in ids.items() if errors[name] is ErrorCode.NONE}
         await offsets.begin_anew(group, [topics[ids[topic_id]] for topic_id in sorted(done)])
         await offsets.forget_windows(group, lambda key: key.topic_id in done)
