@@ -265,9 +265,10 @@ class Handshake(asyncio.Protocol):
         if lower.is_closing():
             self._all.ended(self, HandshakeFault.CUT_OFF)
             return
-        # `_prepare` runs right before the layer's connection_made, which is scheduled next.
+        # `_prepare` runs right before the layer's connection_made, which is scheduled next. Other
+        # certificates may come before that: they are for the next handshake.
         context = self._certificates.context
-        loop.call_soon(self._prepare, lower)
+        loop.call_soon(self._prepare, lower, context)
         try:
             upper = await loop.start_tls(
                 lower,
@@ -286,11 +287,11 @@ class Handshake(asyncio.Protocol):
         self._all.ended(self, None)
         self._hand_over(lower, upper)
 
-    def _prepare(self, lower: asyncio.Transport) -> None:
+    def _prepare(self, lower: asyncio.Transport, context: AskedContext) -> None:
         layer = cast(asyncio.BufferedProtocol, lower.get_protocol())
         self._between = Between(layer, self._early, self._all.unsent, self._moved)
         lower.set_protocol(self._between)
-        self._certificates.context.attempt = self
+        context.attempt = self
         asyncio.get_running_loop().call_soon(self._feed)
 
     def _moved(self) -> None:

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from gateway.core.tls.server_names import ServerNames
 from gateway.core.wire.apis import ApiKey
 from gateway.listen import handshakes
-from gateway.listen.handshakes import HandshakeFault
+from gateway.listen.handshakes import Handshake, HandshakeFault
 from gateway.listen.limits import FIRST_WORDS_BYTES_MAX, HANDSHAKES_MAX
 from gateway.listen.settings import ListenerSettings
 from keyway.tls.certificates import TlsFiles
@@ -80,6 +80,32 @@ def test_a_request_over_tls(authority: Authority, own: Issued) -> None:
             assert facts is not None
             assert (facts.version, facts.peer, facts.server_name) == ("TLSv1.3", None, "localhost")
             assert connection.facts.host == "127.0.0.1"
+
+    run(main())
+
+
+def test_certificates_that_come_in_the_middle_of_a_start(
+    authority: Authority, own: Issued, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handshake keeps those that it began with, and the name that its client asks for is heard:
+    without it a client of a virtual broker would be taken for one of first contact.
+    """
+    prepare = Handshake._prepare
+
+    def reloading(handshake: Handshake, *args: Any) -> None:
+        assert handshake._certificates.reload()
+        prepare(handshake, *args)
+
+    monkeypatch.setattr(Handshake, "_prepare", reloading)
+
+    async def main() -> None:
+        async with rig(tls=files(own)) as gateway:
+            gateway.upstream.on_api(HEARTBEAT, answers({}))
+            client = await tls_client(gateway, authority.trusting())
+            assert await client.ask(request(HEARTBEAT)) == response(HEARTBEAT)
+            (connection,) = gateway.server.connections.values()
+            assert connection.facts.tls is not None
+            assert connection.facts.tls.server_name == "localhost"
 
     run(main())
 
