@@ -93,6 +93,11 @@ LIMIT_RULES_MAX = 100  # of clients; each connection is matched with all of them
 LIMIT_ACCOUNTS_MAX = 10_000
 FILTER_SET_BYTES_MAX = 256 * 1024  # text of a group's rules: 1,000 of them with 256 bytes each
 
+# Names of topics that the members of a group subscribe to beside each other: 20 members with 1,000
+# topics of their own each, or 1,000 with 20. Some 6 MB with the longest names, 30 ms for a join.
+# Any number of members may have the same topics.
+GROUP_TOPIC_NAMES_MAX = 20_000
+
 # Share sessions whose close is remembered for windows that are being loaded: some 1 MB. One of more
 # counts as lost there.
 CLOSED_SESSIONS_MAX = 10_000

@@ -18,6 +18,7 @@ from gateway.core.limits import FILTERS_COST_MAX
 from gateway.core.share.declared_filters import check_cost, cost
 from gateway.core.share.errors import GroupFull
 from gateway.core.share.membership import (
+    EVERYBODY,
     JOIN_EPOCH,
     Heartbeat,
     HeartbeatAnswer,
@@ -104,8 +105,9 @@ class Groups:
     ) -> HeartbeatAnswer:
         """Raises GroupError."""
         group = self._groups.get(group_name) or self._new(group_name)
-        before = group.topics()
         known = group.members.get(beat.member_id)
+        topics = set() if known is None else set(known.topics)
+        everybody = EVERYBODY in group.departed
         if known is None and beat.member_epoch == JOIN_EPOCH:
             self._check_room(group_name, beat, now_ms)
         if beat.member_epoch >= 0 and (known is None or known.client_id != beat.client_id):
@@ -132,7 +134,12 @@ class Groups:
                 client_id=beat.client_id,
                 members=len(group.members),
             )
-            self._moved(group, {*before, *group.topics()}, Reason.MEMBER_LEFT)
+            # Of its own topics alone: a group may have 100,000, and each is looked at.
+            member = group.members.get(beat.member_id)
+            topics.update(() if member is None else member.topics)
+            if everybody is not (EVERYBODY in group.departed):
+                topics.update(group.topics())
+            self._moved(group, topics, Reason.MEMBER_LEFT)
         elif answer.assignment is not None:
             _tell(self._on_change, group)  # epochs may have moved
         return answer

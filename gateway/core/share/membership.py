@@ -26,18 +26,20 @@ with a topic, perhaps after Redis has lost its members, or on another cluster.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.cluster.topic_names import is_topic_name
 from gateway.core.cluster.topology import Topic
+from gateway.core.limits import GROUP_TOPIC_NAMES_MAX
 from gateway.core.share.errors import (
     FencedMemberEpoch,
     GroupFull,
     InvalidRequest,
     UnknownMember,
 )
+from gateway.core.share.subscriptions import Subscription, distinct, joined, names_in
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
@@ -150,10 +152,12 @@ class ShareGroup:
     def _await(self, one: Awaited, now_ms: int) -> None:
         self.departed.pop(one, None)
         self.departed[one] = now_ms
-        if len(self.departed) > DEPARTED_MAX:
+        names = names_in(topics for _, topics in self.departed)
+        if len(self.departed) > DEPARTED_MAX or names > GROUP_TOPIC_NAMES_MAX:
             self.departed.pop(EVERYBODY, None)
-            while len(self.departed) >= DEPARTED_MAX:
+            while len(self.departed) >= DEPARTED_MAX or names > GROUP_TOPIC_NAMES_MAX:
                 del self.departed[next(iter(self.departed))]
+                names = names_in(topics for _, topics in self.departed)
             self.departed[EVERYBODY] = now_ms
 
     def _await_unseen(self, topics: Iterable[str], now_ms: int) -> None:
@@ -161,10 +165,10 @@ class ShareGroup:
         all members), but as a rule the first one reads them.
         """
         unseen = set(topics)
-        for member in self.members.values():
+        for subscribed in self._subscriptions():
             if not unseen:
                 return
-            unseen.difference_update(member.topics)
+            unseen.difference_update(subscribed)
         for _, known in self.departed:
             unseen.difference_update(known)
         if unseen:
@@ -188,7 +192,7 @@ class ShareGroup:
         """While nobody subscribes to a topic its records wait, so the time of those who left it
         does not run. O(topics of all members and of all who left).
         """
-        read = set[str]().union(*(member.topics for member in self.members.values()))
+        read = set[str]().union(*self._subscriptions())
         kept = {one: at for one, at in self.departed.items() if not read.isdisjoint(one[1] or read)}
         self.departed = kept | {one: now_ms for one in self.departed if one not in kept}
         self.departed_looked_ms = now_ms
@@ -208,7 +212,7 @@ class ShareGroup:
         known = self.members.get(beat.member_id)
         if known is None and len(self.members) >= self.members_max:
             raise GroupFull(f"The group has reached its maximum of {self.members_max} members.")
-        topics = possible(beat.topics)
+        topics = self._subscription(beat.member_id, beat.topics)
         changed = known is None or known.topics != topics
         if changed:
             self.epoch += 1
@@ -243,6 +247,15 @@ class ShareGroup:
         self._seen(known, beat.connection, now_ms)
         return HeartbeatAnswer(known.epoch, known.assignment, changed, wait_ms)
 
+    def _subscription(self, member_id: str, topics: Iterable[str]) -> Subscription:
+        """Raises GroupFull."""
+        members = self.members.values()
+        others = (member.topics for member in members if member.member_id != member_id)
+        return joined(possible(topics), others)
+
+    def _subscriptions(self) -> Collection[Subscription]:
+        return distinct(member.topics for member in self.members.values())
+
     def _start_left_ms(self, now_ms: int) -> int:
         """The time until the end of the group's start; 0: it is over, or the group is a crowd."""
         if self._started_ms is None or len(self.members) >= START_MEMBERS_MAX:
@@ -268,10 +281,13 @@ class ShareGroup:
             raise FencedMemberEpoch(
                 f"The share group member has epoch {beat.member_epoch}, expected {member.epoch}."
             )
+        topics = member.topics
+        if beat.topics is not None:
+            topics = self._subscription(beat.member_id, beat.topics)
         self._seen(member, beat.connection, now_ms)
         changed = self._change_client(member, beat.client_id, now_ms) or member.assigned_later
         member.assigned_later = False
-        if beat.topics is not None and (topics := possible(beat.topics)) != member.topics:
+        if topics != member.topics:
             self._await_unseen(topics, now_ms)
             self._change_topics(member, topics, now_ms)
             self.epoch += 1
@@ -359,7 +375,9 @@ class ShareGroup:
         """
         self.departed = dict.fromkeys(departed, now_ms)
         self.epoch = epoch
+        same: dict[Subscription, Subscription] = {}
         for member in members:
+            member.topics = same.setdefault(member.topics, member.topics)
             member.last_heartbeat_ms = now_ms
             member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
             self.members[member.member_id] = member
@@ -388,7 +406,9 @@ class ShareGroup:
             self.await_departed_anew(now_ms)
         before, self.members, self.epoch = self.members, {}, epoch
         changed = False
+        same: dict[Subscription, Subscription] = {}
         for member in members:
+            member.topics = same.setdefault(member.topics, member.topics)
             known = before.pop(member.member_id, None)
             if known is None:
                 known = member
@@ -419,11 +439,11 @@ class ShareGroup:
         """The topics, in groups of those that the same members subscribe to, or did until not long
         ago: most members of a group subscribe to the same ones.
         """
-        chosen = {member.topics for member in self.members.values()}
-        chosen.update(topics for _, topics in self.departed)
-        sets = [frozenset(one) for one in chosen]
+        wanted = set(topics)
+        chosen = {*self._subscriptions(), *distinct(topics for _, topics in self.departed)}
+        sets = [found for one in chosen if (found := wanted.intersection(one))]
         alike: dict[tuple[bool, ...], list[str]] = {}
-        for topic in sorted(topics):
+        for topic in sorted(wanted):
             alike.setdefault(tuple([topic in one for one in sets]), []).append(topic)
         return list(alike.values())
 
@@ -443,7 +463,7 @@ class ShareGroup:
         return any(member.subscribes(topic) for member in self.members.values())
 
     def topics(self) -> list[str]:
-        return sorted({topic for member in self.members.values() for topic in member.topics})
+        return sorted({topic for subscribed in self._subscriptions() for topic in subscribed})
 
     @property
     def state(self) -> str:

@@ -12,7 +12,7 @@ import structlog
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config.groups import GroupSection
 from gateway.core.share.errors import FencedMemberEpoch, GroupError, GroupFull, UnknownMember
-from gateway.core.share.membership import Heartbeat
+from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.members import evictions
 from gateway.members.groups import TopicMembersChanged
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
@@ -79,6 +79,44 @@ def test_a_join_asks_for_the_key_filters_of_each_member_once() -> None:
     assert sorted(asked) == ["client-m1", "client-m2", "client-m3"]
     assert [one.topic for one in told] == list(topics)
     assert {one.members for one in told} == {told[0].members}
+
+
+def test_a_member_that_comes_or_goes_is_told_in_its_own_topics_alone() -> None:
+    """A group may have 20,000 topics, and each is looked at: seconds for each join."""
+    told: list[TopicMembersChanged] = []
+
+    def heard(node: Node, member: str, epoch: int, *topics: str) -> list[str]:
+        told.clear()
+        node.beat(member, epoch, *topics, fetches=False)
+        return sorted(one.topic for one in told)
+
+    async def work() -> None:
+        async with Node() as node:
+            node.groups.on_topic_members(told.append)
+            assert heard(node, "m1", 0, "a", "b") == ["a", "b"]
+            assert heard(node, "m2", 0, "b", "c") == ["b", "c"]
+            assert heard(node, "m2", 0, "c", "d") == ["b", "c", "d"]
+            assert heard(node, "m1", -1) == ["a", "b"]
+
+    run(work())
+
+
+def test_a_heartbeat_goes_through_no_topics() -> None:
+    """A thousand members with a thousand topics each beat 200 times a second."""
+
+    async def work() -> None:
+        async with Node() as node:
+            node.beat("m1", fetches=False)
+            group = node.groups.get(GROUP)
+            member = node.groups.member(GROUP, "m1")
+            assert group is not None
+            assert member is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(ShareGroup, "topics", None)
+                patch.setattr(ShareGroup, "by_subscribers", None)
+                node.beat("m1", member.epoch, fetches=False)
+
+    run(work())
 
 
 def test_a_silent_member_is_evicted_and_its_records_go_to_the_others() -> None:

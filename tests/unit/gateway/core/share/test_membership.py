@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.cluster.topology import PartitionInfo, Topic
+from gateway.core.limits import GROUP_TOPIC_NAMES_MAX
 from gateway.core.share.errors import FencedMemberEpoch, GroupFull, InvalidRequest, UnknownMember
 from gateway.core.share.membership import (
     DEPARTED_MAX,
@@ -323,6 +324,38 @@ def test_more_have_left_than_are_known_one_by_one() -> None:
     end_ms = 2 * DEPARTED_MAX - 1
     assert EVERYBODY not in crowd.overdue(end_ms + UNSEEN_MS_MAX, 60_000), "it is of those who left"
     assert EVERYBODY in crowd.overdue(end_ms + 60_000, 60_000)
+
+
+def test_topics_of_many_who_left_are_not_kept() -> None:
+    """A name is up to 249 bytes, and a member may have a thousand."""
+    crowd = group()
+    for at in range(50):
+        topics = tuple(f"topic-{at}-{number}" for number in range(1_000))
+        crowd.heartbeat(beat("m", topics=topics), TOPICS.get, at)
+        crowd.heartbeat(beat("m", -1), TOPICS.get, at)
+        assert sum(len(names) for _, names in crowd.departed) <= GROUP_TOPIC_NAMES_MAX
+    assert EVERYBODY in crowd.departed
+    assert None in crowd.awaited("topic-0-0"), "it is not known any more who had it"
+    assert "client" in crowd.awaited("topic-49-0")
+
+
+def test_topics_of_a_group_have_a_bound() -> None:
+    some = group(members_max=100)
+    for at in range(20):
+        topics = tuple(f"topic-{at}-{number}" for number in range(1_000))
+        some.heartbeat(beat(f"m{at}", topics=topics), TOPICS.get, 0)
+    epoch, names = some.epoch, some.topics()
+    assert len(names) == GROUP_TOPIC_NAMES_MAX
+    with pytest.raises(GroupFull):
+        some.heartbeat(beat("m"), TOPICS.get, 0)
+    with pytest.raises(GroupFull):
+        some.heartbeat(beat("m0", 1, (*some.members["m0"].topics, "orders")), TOPICS.get, 0)
+    assert (some.epoch, some.topics(), len(some.members)) == (epoch, names, 20)
+    again = some.members["m7"].topics
+    some.heartbeat(beat("m", topics=again), TOPICS.get, 0)
+    assert some.members["m"].topics is again, "who has the topics of another may come"
+    some.heartbeat(beat("m0", 1, ("orders",)), TOPICS.get, 0)
+    some.heartbeat(beat("n"), TOPICS.get, 0)
 
 
 def test_everybody_is_awaited_while_somebody_reads() -> None:
