@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 
 from gateway.core.cluster.topology import TopicPartition
-from gateway.core.repartition.limits import REPORTED_KEYS_MAX
 from gateway.core.repartition.progress import Left
 from gateway.core.repartition.record import Move, Repartition
 from gateway.core.wire.apis import ApiKey
@@ -233,8 +232,7 @@ class Steps:
                 known.append(Left(group, partition, 1))  # it is being loaded, or has broken
             else:
                 offsets = max(0, record.boundaries[partition] - report.cursor)
-                keys = REPORTED_KEYS_MAX if report.keys is None else len(report.keys)
-                known.append(Left(group, partition, offsets, keys))
+                known.append(Left(group, partition, offsets, report.unfinished))
         if not unknown:
             return known
         positions = await self.offsets.positions(group)

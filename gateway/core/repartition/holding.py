@@ -95,13 +95,16 @@ class LogEnds:
 class Report:
     """What the window of one group and old partition says. `below`: keys that move and have
     unsettled records below the boundary. `cursor`: of the window. `keys`: hashes of all keys that
-    move and have unsettled records; None: too many to tell, or not told.
+    move and have unsettled records; None: too many to tell, or not told. `unfinished`: how many of
+    them the end waits for. A key that perhaps stays has new records here for ever: it counts only
+    as one of `below`. Other nodes are not told.
     """
 
     as_of_ms: int
     below: int
     cursor: int
     keys: frozenset[int] | None
+    unfinished: int = field(default=0, compare=False)
 
     def packed(self) -> bytes:
         head = _HEAD.pack(
@@ -129,15 +132,17 @@ def report_of(
 ) -> Report:
     """`unsettled`: keys with unsettled records, and the offset of the first of each."""
     boundary = record.boundaries[partition] if record.boundaries else 0
-    below = 0
+    below = unfinished = 0
     hashes: set[int] = set()
     for key, first in unsettled:
-        if not is_shortened(key) and not moves(record, partition, key):
+        tells = bool(record.into) or (record.partitioner is not None and not is_shortened(key))
+        if tells and not moves(record, partition, key):
             continue
         hashes.add(int(key_hash32(key)))
         below += first < boundary
+        unfinished += tells or first < boundary
     keys = frozenset(hashes) if len(hashes) <= REPORTED_KEYS_MAX else None
-    return Report(as_of_ms, below, cursor, keys)
+    return Report(as_of_ms, below, cursor, keys, unfinished)
 
 
 def moves(record: Repartition, partition: int, key: bytes) -> bool:

@@ -24,8 +24,8 @@ class NodeSaid:
 @dataclass(frozen=True, slots=True)
 class Left:
     """What a group has to settle in one old partition before the repartition can end. `offsets`: at
-    most this many unsettled records below the boundary. `keys`: how many keys move and have
-    unsettled records, also above it; None: not known, the group has no window there.
+    most this many unsettled records below the boundary. `keys`: how many keys have some, or move
+    for certain and have unsettled records above it; None: not known, the group has no window there.
     """
 
     group: str

@@ -155,3 +155,26 @@ def test_the_gateway_is_killed_at_each_step(
     deliveries = deliveries_of(members)
     assert {delivery.partition for delivery in deliveries} == set(range(4))
     assert_whole_and_in_order(deliveries, sent, again=True)
+
+
+@pytest.mark.deep
+def test_a_topic_of_one_partition_that_is_busy_all_the_time(
+    node: GatewayProcess,
+    topic: Callable[..., str],
+    fresh_name: Callable[[str], str],
+    librdkafka_host: ShareHost,
+) -> None:
+    """Nothing tells which partitioner its producers use, so any of its keys may move. Those that
+    stay always have records that nobody has done yet.
+    """
+    name, group = topic(partitions=1), fresh_name("group")
+    member = librdkafka_host.member(node.bootstrap, group, [name])
+    producer = KeyedProducer.librdkafka(node.bootstrap, name, 0, 40, 200)
+    try:
+        with slow([member], 0.05):
+            wait_until(lambda: len(deliveries_of([member])) > 200, what="traffic", deadline_s=60)
+            assert repartition(node, name, partitions=4, execute=True)["partitioner"] is None
+            wait_for_phase(node, name, "finished", within_s=60)
+    finally:
+        producer.kill()
+        member.close()

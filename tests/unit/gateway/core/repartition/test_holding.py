@@ -119,6 +119,21 @@ def test_a_key_that_is_not_kept_whole_may_move() -> None:
     assert report.below == 1
 
 
+def test_the_end_waits_for_no_key_that_perhaps_stays() -> None:
+    """It gets new records there for ever."""
+    unknown, into = replace(OPEN, partitioner=None), replace(OPEN, into="new")
+    short = kept_bytes(b"k" * 5_000)
+    for record, first, keys, found in (
+        (OPEN, 9, [MOVES, STAYS, short], 2),
+        (OPEN, 10, [MOVES, STAYS, short], 1),
+        (unknown, 9, [MOVES, STAYS, short], 3),
+        (unknown, 10, [MOVES, STAYS, short], 0),
+        (into, 10, [MOVES, STAYS, short], 3),
+    ):
+        report = report_of(record, 0, 7, 3, [(key, first) for key in keys])
+        assert report.unfinished == found
+
+
 def test_where_the_partitioner_is_not_known_every_key_may_move() -> None:
     unknown = Repartition(
         topic="t", topic_id="00", before=1, after=2, partitioner=None, pace=MARKED.pace
