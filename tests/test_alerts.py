@@ -375,7 +375,7 @@ async def windows_wait_for_the_store(watch: Watch) -> None:
 def outcomes(watch: Watch) -> Callable[[Notice, int], None]:
     """A group whose records are accepted, ten a minute."""
     counted = RecordOutcomes(GroupLog(now_ms))
-    watch.register(OutcomeCollector(counted))
+    watch.register(OutcomeCollector(counted, frozenset))
 
     async def before() -> None:
         counted.noticed(GROUP, PLACE, Noticed(Notice.ACCEPTED, 10))

@@ -30,6 +30,7 @@ from gateway.members.limits import (
     SHARE_SESSIONS_MAX,
 )
 from gateway.members.saved_members import SavedMembers
+from gateway.members.shown_groups import ShownGroups
 from gateway.part import Part, Trouble
 from gateway.routing.owners import Alone, Owners
 from gateway.upstream.build import UpstreamRoom
@@ -39,6 +40,7 @@ from gateway.upstream.configs import group_config, share_version
 @dataclass(frozen=True, slots=True)
 class MembersRoom:
     groups: Groups
+    shown: ShownGroups
     evictions: Evictions
     settings: GroupSettings
     key_filters: KeyFilters
@@ -100,6 +102,7 @@ def build(
         name="members",
         room=MembersRoom(
             groups,
+            ShownGroups(groups, lambda: evictions.empty_since_ms),
             evictions,
             settings,
             key_filters,

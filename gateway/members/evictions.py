@@ -7,7 +7,7 @@ A member without a connection to this node is not gone while another node has on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 
 import structlog
@@ -30,6 +30,11 @@ class Evictions:
         self._on_evicted: list[Callable[[str, Sequence[str]], None]] = []
         self._empty_since_ms: dict[str, int] = {}
         groups.on_forgotten(self._forgotten)
+
+    @property
+    def empty_since_ms(self) -> Mapping[str, int]:
+        """Of the groups that this node coordinates, as of the last tick."""
+        return self._empty_since_ms
 
     def on_evicted(self, callback: Callable[[str, Sequence[str]], None]) -> None:
         """This node has evicted these members of a group."""

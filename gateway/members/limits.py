@@ -15,6 +15,8 @@ GROUP_EMPTY_MS_MAX = 7 * 24 * 60 * 60 * 1000
 
 # Anybody may join and leave under any name. The group that has been empty for longest goes first.
 EMPTY_GROUPS_MAX = 10_000
+# Of these, with metrics of their own: 25 lines each on four partitions, and 20 of its outcomes.
+EMPTY_GROUPS_SHOWN_MAX = 1_000
 
 GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka
 

@@ -67,6 +67,6 @@ def build(
             GroupAdministration(offsets, members.settings),
         ),
         warnings=lambda: [*histories.warnings(), *lags.warnings()],
-        collectors=(LagCollector(lags.all, members.groups.all),),
+        collectors=(LagCollector(lags.all, members.groups.all, members.shown.left_out),),
         background=(deleted_topics.sweep_forever, lags.refresh_forever),
     )

@@ -236,11 +236,11 @@ class Lags:
     async def _read_commits(self, group: str) -> None:
         self.oldest.forget(await self._positions.read_commits(group))
 
-    def all(self) -> Iterator[Lag]:
-        """All lags as of the last look, by group, topic id and partition. The seconds and the
-        cursors of windows in memory are as of now.
+    def all(self, left_out: frozenset[str] = frozenset()) -> Iterator[Lag]:
+        """All lags as of the last look, by group, topic id and partition, but those of the groups
+        `left_out`. The seconds and the cursors of windows in memory are as of now.
         """
-        for name in sorted(self._positions.by_group):
+        for name in sorted(self._positions.by_group.keys() - left_out):
             yield from sorted(self.of_group(name), key=_place_of)
 
     async def walk(self) -> AsyncIterator[Lag]:

@@ -21,11 +21,13 @@ from gateway.operations.limits import LAGS_AT_ONCE
 class LagCollector(Collector):
     """Lags under the names of kafka_exporter (`consumergroup`) and kafka-lag-exporter (`group`),
     which boards and alerts know. They are as of the last look (gateway/operations/lag.py): a scrape
-    asks nobody. Ages are as of the scrape.
+    asks nobody. Ages are as of the scrape. `left_out`: groups without rows
+    (gateway/members/shown_groups.py).
     """
 
-    lags: Callable[[], Iterable[Lag]]
+    lags: Callable[[frozenset[str]], Iterable[Lag]]  # but of these groups
     groups: Callable[[], Iterable[ShareGroup]]
+    left_out: Callable[[], frozenset[str]]
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -33,8 +35,11 @@ class LagCollector(Collector):
     def gather(self) -> Iterator[tuple[Rows, ...]]:
         partitions, sums = _Partitions(), _Sums()
         members = Rows("kafka_consumergroup_members", "Members of the group", ("consumergroup",))
-        found = (*partitions.rows(), *sums.rows(), members)
-        for at, one in enumerate(self.lags(), 1):
+        said = "Groups that have long been without members: too many to have metrics of their own"
+        fewer, left_out = Rows("keyway_groups_left_out", said), self.left_out()
+        fewer.add(Labels(), len(left_out))
+        found = (*partitions.rows(), *sums.rows(), members, fewer)
+        for at, one in enumerate(self.lags(left_out), 1):
             partitions.add(one)
             sums.add(one)
             if at % LAGS_AT_ONCE == 0:
@@ -42,7 +47,8 @@ class LagCollector(Collector):
         partitions.end()
         sums.end()
         for group in self.groups():
-            members.add(Labels(group.name), len(group.members))
+            if group.name not in left_out:
+                members.add(Labels(group.name), len(group.members))
         yield found
 
 

@@ -116,7 +116,7 @@ def build(
     return Part(
         name="windows",
         room=WindowsRoom(windows, monitored, ready, outcomes, flow),
-        collectors=_collectors(windows.table, outcomes, flow, monitored),
+        collectors=_collectors(windows.table, outcomes, flow, monitored, members.shown.left_out),
         troubles=troubles,
         warnings=outcomes.warnings,
         figures=lambda: window_figures(waiting),
@@ -205,11 +205,15 @@ def window_figures(waiting: WaitingWindows) -> dict[str, Any]:
 
 
 def _collectors(
-    windows: WindowTable, outcomes: RecordOutcomes, flow: RecordFlow, store: MonitoredStore
+    windows: WindowTable,
+    outcomes: RecordOutcomes,
+    flow: RecordFlow,
+    store: MonitoredStore,
+    left_out: Callable[[], frozenset[str]],
 ) -> tuple[Collector, ...]:
     return (
-        OutcomeCollector(outcomes),
+        OutcomeCollector(outcomes, left_out),
         WindowCollector(windows),
-        FlowCollector(flow),
+        FlowCollector(flow, left_out),
         RoundTripCollector(store.round_trips),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client.core import HistogramMetricFamily, Metric
@@ -19,7 +19,10 @@ from gateway.windows.window_keys import topic_id_bytes
 
 @dataclass(slots=True, eq=False)
 class OutcomeCollector(Collector):
+    """`left_out`: groups without rows (gateway/members/shown_groups.py)."""
+
     outcomes: RecordOutcomes
+    left_out: Callable[[], frozenset[str]]
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -27,8 +30,9 @@ class OutcomeCollector(Collector):
     def gather(self) -> Iterator[tuple[Rows, ...]]:
         said = "Records of Key-Shared groups by outcome"
         rows = Rows("keyway_group_records", said, ("group", "outcome"), "counter")
+        left_out = self.left_out()
         for at, (group, counts) in enumerate(self.outcomes.all(), 1):
-            for outcome, count in counts.items():
+            for outcome, count in () if group in left_out else counts.items():
                 rows.add(Labels(group, outcome), count)
             if at % WINDOWS_READ_AT_ONCE == 0:
                 yield (rows,)
@@ -38,6 +42,7 @@ class OutcomeCollector(Collector):
 @dataclass(slots=True, eq=False)
 class FlowCollector(Collector):
     flow: RecordFlow
+    left_out: Callable[[], frozenset[str]]
 
     def collect(self) -> Iterator[Metric]:
         return families(self)
@@ -56,10 +61,10 @@ class FlowCollector(Collector):
             names,
             "counter",
         )
-        found = (delivered, settled)
+        found, left_out = (delivered, settled), self.left_out()
         for rows, counted in ((delivered, self.flow.delivered), (settled, self.flow.settled)):
             for at, (group, topics) in enumerate(list(counted.items()), 1):
-                for topic, count in topics.items():
+                for topic, count in () if group in left_out else topics.items():
                     rows.add(Labels(group, topic), count)
                 if at % WINDOWS_READ_AT_ONCE == 0:
                     yield found

@@ -32,7 +32,7 @@ def test_lag_has_the_names_that_boards_know() -> None:
     group = ShareGroup(
         "g", session_timeout_ms=1, disconnect_grace_ms=1, members_max=1, assignment_interval_ms=0
     )
-    text = exported(LagCollector(lambda: seen, lambda: [group]))
+    text = exported(LagCollector(lambda _: seen, lambda: [group], frozenset))
     place = 'partition="3",topic="orders"}'
     assert f'kafka_consumergroup_lag{{consumergroup="g",{place} 12.0' in text
     assert f'kafka_consumergroup_current_offset{{consumergroup="g",{place} 5.0' in text
@@ -52,3 +52,25 @@ def test_lag_has_the_names_that_boards_know() -> None:
     assert 'kafka_consumergroup_group_topic_sum_lag{group="g",topic="orders"} 15.0' in text
     assert '_sum_lag{group="h"' not in text
     assert text.count(f"kafka_partition_latest_offset{{{place} 19.0") == 1
+
+
+def test_groups_that_are_left_out_are_counted() -> None:
+    def lags(left_out: frozenset[str]) -> list[Lag]:
+        return [Lag(name, PLACE, 5, 17, 12, 61.5) for name in "gh" if name not in left_out]
+
+    groups = [
+        ShareGroup(
+            name,
+            session_timeout_ms=1,
+            disconnect_grace_ms=1,
+            members_max=1,
+            assignment_interval_ms=0,
+        )
+        for name in "gh"
+    ]
+    text = exported(LagCollector(lags, lambda: groups, lambda: frozenset("h")))
+    assert 'group="g"' in text
+    assert 'group="h"' not in text
+    assert 'kafka_consumergroup_members{consumergroup="g"} 0.0' in text
+    assert 'consumergroup="h"' not in text
+    assert "keyway_groups_left_out 1.0" in text

@@ -13,7 +13,8 @@ from gateway.config.groups import GroupSection
 from gateway.core.cluster.topology import TopicPartition
 from gateway.group_log import GroupLog
 from gateway.windows.limits import GROUPS_NAMED
-from gateway.windows.metrics import OutcomeCollector, WindowCollector
+from gateway.windows.metrics import FlowCollector, OutcomeCollector, WindowCollector
+from gateway.windows.record_flow import RecordFlow
 from gateway.windows.record_outcomes import SKIPPED_TOLD_MS, RecordOutcomes
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
@@ -33,9 +34,24 @@ def test_outcomes_are_counted_by_group() -> None:
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 5))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 2))
     metrics.noticed('odd "name"\n', PLACE, Noticed(Notice.DROPPED, 1))
-    text = exported(OutcomeCollector(metrics))
+    text = exported(OutcomeCollector(metrics, frozenset))
     assert 'keyway_group_records_total{group="g",outcome="accepted"} 7.0' in text
     assert 'group="odd \\"name\\"\\n",outcome="dropped"} 1.0' in text
+
+
+def test_groups_that_are_left_out_have_no_rows() -> None:
+    outcomes, flow = RecordOutcomes(GroupLog(lambda: 0)), RecordFlow()
+    for group in ("at work", "left out"):
+        outcomes.noticed(group, PLACE, Noticed(Notice.ACCEPTED, 5))
+        flow.noticed(group, PLACE, Noticed(Notice.ACCEPTED, 5))
+        flow.sent(group, "orders", 7)
+    left_out = frozenset({"left out"})
+    text = exported(
+        OutcomeCollector(outcomes, lambda: left_out), FlowCollector(flow, lambda: left_out)
+    )
+    assert "left out" not in text
+    assert 'keyway_group_records_total{group="at work",outcome="accepted"} 5.0' in text
+    assert 'keyway_group_delivered_records_total{group="at work",topic="orders"} 7.0' in text
 
 
 @pytest.mark.parametrize("notice", Notice)
@@ -67,7 +83,7 @@ def test_a_group_that_rejects_much_writes_one_line_in_ten_seconds() -> None:
     assert sum(line["count"] for line in logs) == 2 * 3_876
     assert [line["offset"] for line in logs][:2] == [0, 1], "the first of each interval"
     assert {line["detail"] for line in logs} == {"rejected"}
-    assert 'outcome="dropped"} 7752.0' in exported(OutcomeCollector(outcomes))
+    assert 'outcome="dropped"} 7752.0' in exported(OutcomeCollector(outcomes, frozenset))
 
 
 def test_records_that_no_member_takes_are_told_for_a_while() -> None:
@@ -104,7 +120,7 @@ def test_a_group_that_leaves_out_keys_on_purpose_is_not_told_of() -> None:
     assert outcomes.of("meant") == {"filtered": 2}
     assert outcomes.of("other") == {"skipped": 2}
     assert [line.partition(":")[0] for line in outcomes.warnings()] == ["group 'other'"]
-    assert 'group="meant",outcome="skipped"} 0.0' in exported(OutcomeCollector(outcomes))
+    assert 'group="meant",outcome="skipped"} 0.0' in exported(OutcomeCollector(outcomes, frozenset))
 
 
 def test_a_group_that_is_gone_leaves_no_series() -> None:
@@ -114,7 +130,7 @@ def test_a_group_that_is_gone_leaves_no_series() -> None:
     metrics.noticed("other", PLACE, Noticed(Notice.ACCEPTED, 1))
     metrics.forget("g")
     metrics.forget("never known")
-    text = exported(OutcomeCollector(metrics))
+    text = exported(OutcomeCollector(metrics, frozenset))
     assert 'group="g"' not in text
     assert 'group="other"' in text
 
@@ -223,7 +239,11 @@ def test_every_outcome_of_a_group_begins_at_zero() -> None:
     metrics = RecordOutcomes(GroupLog(lambda: 0))
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
     kinds = len(Notice) + len(["filtered"])
-    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == kinds
+    assert (
+        exported(OutcomeCollector(metrics, frozenset)).count("keyway_group_records_total{") == kinds
+    )
     metrics.forget("g")
     metrics.noticed("g", PLACE, Noticed(Notice.ACCEPTED, 1))
-    assert exported(OutcomeCollector(metrics)).count("keyway_group_records_total{") == kinds
+    assert (
+        exported(OutcomeCollector(metrics, frozenset)).count("keyway_group_records_total{") == kinds
+    )

@@ -32,13 +32,13 @@ def test_what_is_settled_and_what_is_not() -> None:
     assert flow.of("g", TOPIC) == (10, 7)
     assert flow.of("g", "other") == (0, 0)
     assert flow.of("h", TOPIC) == (0, 0)
-    text = exported(FlowCollector(flow))
+    text = exported(FlowCollector(flow, frozenset))
     labels = f'{{group="g",topic="{TOPIC}"}}'
     assert f"keyway_group_delivered_records_total{labels} 10.0" in text
     assert f"keyway_group_settled_records_total{labels} 7.0" in text
     flow.forget("g")
     assert flow.of("g", TOPIC) == (0, 0)
-    assert "{" not in exported(FlowCollector(flow))
+    assert "{" not in exported(FlowCollector(flow, frozenset))
 
 
 @dataclass
@@ -67,5 +67,5 @@ def test_topics_that_no_group_uses_leave_the_metrics() -> None:
     topics.sweep(["other"])
     assert flow.of("g", TOPIC) == (10, 0), "a member that joins may be late"
     topics.sweep(["other"])
-    assert f'topic="{TOPIC}"' not in exported(FlowCollector(flow))
+    assert f'topic="{TOPIC}"' not in exported(FlowCollector(flow, frozenset))
     assert (flow.of("g", "other"), flow.of("h", "other")) == ((10, 0), (0, 1))
