@@ -3,8 +3,9 @@
 The start offset is the window's cursor. The lag counts offsets from there to the end of the log
 that members may read, less those that are settled behind the cursor. As in Kafka it needs DESCRIBE
 on the group and on its topics, by upstream's ACLs for this client's connection; topics that it may
-not describe are left out when it asks for all. Not implemented: the leader epoch of the start
-offset (the partition's current one is told).
+not describe are left out when it asks for all. An answer has a bound: groups beyond it are left to
+the next request. Not implemented: the leader epoch of the start offset (the partition's current one
+is told).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from gateway.core.cluster.topology import Topic
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.handlers.coordinating import no_room
+from gateway.handlers.limits import DESCRIBED_ROWS_MAX
 from gateway.listen.answering import Client, Request
 from gateway.listen.authoriser import Authoriser
 from gateway.operations.errors import OperationError
@@ -29,10 +32,16 @@ async def describe_share_group_offsets(
 ) -> bytes:
     header = request.header
     body = decode_request(header.api_key, header.api_version, request.frame, header.body_at)
-    groups = []
+    groups: list[Message] = []
+    rows = 0
     for asked in body["Groups"]:
+        if rows >= DESCRIBED_ROWS_MAX:
+            groups.append(no_room(asked["GroupId"]))
+            continue
         try:
-            groups.append(await _describe(offsets, authoriser, request.connection, asked))
+            described = await _describe(offsets, authoriser, request.connection, asked)
+            rows += sum(len(topic["Partitions"]) for topic in described.get("Topics", ()))
+            groups.append(described)
         except OperationError as error:
             groups.append(
                 {

@@ -14,9 +14,9 @@ SESSION_UNKNOWN_PARTITIONS_MAX = 1_000
 # for every one is encoded in 55 ms.
 SESSION_PARTITIONS_MAX = 15_000
 
-# Of an answer about groups: members, topics of each, and 16 partitions of a topic are a row. Groups
-# beyond that are left to the next request, as while a coordinator loads: admin clients ask again
-# for those alone. One group may be more: a thousand members with a hundred topics each.
+# Of an answer about groups: a position is a row; or members, their topics, and 16 partitions of a
+# topic. Groups beyond that are left to the next request, as while a coordinator loads: admin tools
+# ask again for those alone. One group may be more: 1,000 members with a hundred topics each.
 DESCRIBED_ROWS_MAX = 20_000
 DESCRIBED_GROUP_ROWS_MAX = 120_000
 PARTITIONS_OF_A_ROW = 16

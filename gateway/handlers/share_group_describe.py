@@ -20,6 +20,7 @@ from gateway.core.share.membership import Assignment, ShareGroup
 from gateway.core.wire.codec import decode_request, encode_response
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.schema import Message
+from gateway.handlers.coordinating import no_room
 from gateway.handlers.limits import (
     DESCRIBED_GROUP_ROWS_MAX,
     DESCRIBED_ROWS_MAX,
@@ -45,7 +46,7 @@ async def share_group_describe(services: ShareServices, find: FindGroup, request
         known = services.groups.get(name)
         rows = 0 if known is None else rows_of(known)
         if left < DESCRIBED_ROWS_MAX and rows > left:
-            groups.append(_later(name))
+            groups.append(no_room(name))
             continue
         left -= rows
         groups.append(await _describe(services, find, connection, name, operations=operations))
@@ -65,14 +66,6 @@ def rows_of(group: ShareGroup) -> int:
             of_topics[id(member.topics)] = own
         rows += own
     return rows
-
-
-def _later(name: str) -> Message:
-    return {
-        "GroupId": name,
-        "ErrorCode": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        "ErrorMessage": "There is no room for this group in the answer: ask for it again.",
-    }
 
 
 async def _describe(
