@@ -72,6 +72,11 @@ UNCOMMITTED_MS = 120_000
 EMPTY_FETCH_MS_MAX = 1_000
 EMPTY_FETCH_MS_MIN = 50
 
+# Of several nodes: that another one has shown a client the new partitions is known within two turns
+# of each. And it stays known for so long after the last one that was shown them.
+SERVED_TOLD_MS = 5_000
+SERVED_MS = 86_400_000
+
 # Nodes tell each other the groups of clients so often.
 CLIENTS_TOLD_MS = 5_000
 

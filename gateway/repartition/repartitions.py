@@ -35,6 +35,7 @@ from gateway.repartition.limits import (
     LOOK_PAUSE_FACTOR,
     LOOK_PAUSE_MS_MAX,
     RUNNING_MAX,
+    SERVED_TOLD_MS,
 )
 from gateway.repartition.running import RunningTopic, monotonic_ms
 from gateway.repartition.steps import Steps, TopicGone, aborted_before, begun
@@ -232,7 +233,10 @@ class Repartitions:
             await run.look()
             if self._company.leads():
                 await run.late.sample(record, run.ends, self._upstream, run.clock.latest_ms())
-            run.close_late_ones()
+            shared = self._company.shared is not None
+            if shared:
+                await run.hear_of_served(self._table)
+            run.close_late_ones(SERVED_TOLD_MS if shared else 0)
         run.said = NodeSaid(record.version, len(run.outstanding()), run.late.last_ms)
         if not self._company.leads():
             run.reasons = (f"node {self._company.leader} takes the steps",)

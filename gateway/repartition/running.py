@@ -105,6 +105,7 @@ class RunningTopic:
         self._holds = holds
         self._ends = LogEnds()
         self._adopting: Adopting | None = None
+        self._outstanding_ms: dict[int, int] = {}  # connections, since when
         self._plain_of = plain_of
         self._share = share
         self._way = way
@@ -177,9 +178,22 @@ class RunningTopic:
         producing = [connection.producing for connection in open_now.values()]
         return [open_now[ConnectionId(connection_id)] for connection_id in chosen(producing)]
 
-    def close_late_ones(self) -> None:
+    async def hear_of_served(self, table: RepartitionTable) -> None:
+        """A client asks one node for Metadata, and produces to all. Raises StateUnavailable."""
+        adopting = self._adopting
+        if adopting is None:
+            return
+        told = set(adopting.untold)
+        asked = adopting.unknown(each.producing for each in self._server.connections.values())
+        if told or asked:
+            known = await table.share_served(self.record, told, asked)
+            adopting.untold -= told
+            adopting.heard(known, time.monotonic_ns())
+
+    def close_late_ones(self, wait_ms: int) -> None:
         """The time to adopt is over: they get a moment for their answers. What one of them has
-        sent after the boundaries were taken may be late.
+        sent after the boundaries were taken may be late. `wait_ms`: what other nodes know of the
+        client of a connection that was opened later is heard within this.
         """
         if self._adopting is None:
             return
@@ -187,8 +201,15 @@ class RunningTopic:
         if late_ms < 0:
             return
         over = late_ms > CLOSE_MS  # then nobody's answer is waited for any more
-        adopting = self._adopting
+        adopting, now_ms = self._adopting, monotonic_ms()
+        outstanding = [connection.producing.connection for connection in self.outstanding()]
+        since_ms = self._outstanding_ms = {
+            number: self._outstanding_ms.get(number, now_ms) for number in outstanding
+        }
         for connection in self._connections(adopting.outstanding if over else adopting.to_close):
+            number = connection.producing.connection
+            if number > adopting.newest and now_ms - since_ms[number] < wait_ms:
+                continue
             if not connection.draining:
                 self.closed += 1
                 if self.record.boundaries:

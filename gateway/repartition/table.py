@@ -13,17 +13,18 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.core.repartition.consumers import ClientOf
+from gateway.core.repartition.consumers import Client, ClientOf
 from gateway.core.repartition.holding import Report, unpacked
 from gateway.core.repartition.record import Repartition, from_text, to_text
 from gateway.operations.errors import StateUnavailable
-from gateway.repartition.limits import REPORTS_MS, TABLE_S_MAX
+from gateway.repartition.limits import REPORTS_MS, SERVED_MS, TABLE_S_MAX
 
 log = structlog.get_logger("keyway.repartition")
 
 KEY = "keyway:repartitions"
 REPORTS_KEY = "keyway:repartition-reports"
 CLIENTS_KEY = "keyway:repartition-clients"
+SERVED_KEY = "keyway:repartition-served"
 
 Reports = dict[tuple[str, int], Report]  # by group and old partition
 
@@ -86,6 +87,24 @@ class RepartitionTable:
                 await self._redis.pexpire(CLIENTS_KEY, REPORTS_MS)
             told: list[Any] = await self._redis.hkeys(CLIENTS_KEY)
         return {((host, name), group) for host, name, group in map(json.loads, told)}
+
+    async def share_served(
+        self, record: Repartition, mine: Collection[Client], asked: Collection[Client]
+    ) -> set[Client]:
+        """`mine`: clients that this node has shown the new partitions. Those of `asked` that any
+        node has.
+        """
+        key = f"{SERVED_KEY}:{record.topic_id}:{record.began_ms}"
+        rows: dict[Any, Any] = {json.dumps(client): b"" for client in mine}
+        clients = list(asked)
+        found: list[Any] = []
+        async with _answers():
+            if rows:
+                await self._redis.hset(key, mapping=rows)
+                await self._redis.pexpire(key, SERVED_MS)
+            if clients:
+                found = await self._redis.hmget(key, [json.dumps(client) for client in clients])
+        return {client for client, row in zip(clients, found, strict=False) if row is not None}
 
     async def now_ms(self) -> int:
         """Redis's clock."""

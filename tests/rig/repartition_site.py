@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gateway.core.cluster.topology import Topology
-from gateway.core.repartition.consumers import ClientOf
+from gateway.core.repartition.consumers import Client, ClientOf
 from gateway.core.repartition.hiding import Shown
 from gateway.core.repartition.holds import Holds
 from gateway.core.repartition.partitioners import Partitioner
@@ -49,6 +49,7 @@ class Table:
 
     rows: dict[str, Repartition] = field(default_factory=dict)
     clients: set[ClientOf] = field(default_factory=set)
+    served: set[Client] = field(default_factory=set)
     away: bool = False
     ahead_ms: int = 0  # its clock, of the nodes'
     reports: Reports = field(default_factory=dict)
@@ -77,6 +78,13 @@ class Table:
         self._answer()
         self.clients |= set(mine)
         return set(self.clients)
+
+    async def share_served(
+        self, _record: Repartition, mine: Collection[Client], asked: Collection[Client]
+    ) -> set[Client]:
+        self._answer()
+        self.served |= set(mine)
+        return self.served & set(asked)
 
     async def now_ms(self) -> int:
         self._answer()

@@ -46,6 +46,7 @@ class Adopting:
     newest: int
     since_ms: int
     produced: frozenset[int] = frozenset()
+    untold: set[Client] = field(default_factory=set)  # that were served since it was emptied
     _served_ns: dict[int, int] = field(default_factory=dict)  # by connection
     _clients_ns: dict[Client, int] = field(default_factory=dict)  # when they were served first
     _done: set[int] = field(default_factory=set)
@@ -55,6 +56,22 @@ class Adopting:
         if connection <= self.newest:
             self._served_ns.setdefault(connection, now_ns)
         if len(self._clients_ns) < CLIENTS_MAX:
+            self._clients_ns.setdefault(client, now_ns)
+            self.untold.add(client)
+
+    def unknown(self, connections: Iterable[Producing]) -> set[Client]:
+        """Those that another node may have served."""
+        return {
+            producing.client
+            for producing in connections
+            if producing.connection > self.newest
+            and self._is_outstanding(producing)
+            and not self._was_served(producing.client)
+        }
+
+    def heard(self, clients: Iterable[Client], now_ns: int) -> None:
+        """Another node has served these."""
+        for client in clients:
             self._clients_ns.setdefault(client, now_ns)
 
     def closed(self, connection: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,7 +13,7 @@ from gateway.core.repartition.consumers import Client
 from gateway.core.repartition.plan import Order
 from gateway.core.repartition.record import Pace, Phase, Repartition
 from gateway.listen.server import ConnectionId
-from gateway.repartition.limits import CLOSE_MS
+from gateway.repartition.limits import CLOSE_MS, SERVED_TOLD_MS
 from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
 from tests.rig.virtual_time import now_ms
@@ -57,6 +57,33 @@ def test_an_answer_that_does_not_come_holds_a_repartition_up_for_a_bounded_time(
         assert (site.view.connections, run.closed) == ({}, 1)
 
     story(tell)
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_client_that_another_node_has_served_is_left_alone(*, served: bool) -> None:
+    """It asked node a for Metadata, and connects to node b to produce. One that asked nobody is
+    closed, and what it sent may be late.
+    """
+
+    async def tell(site: Site) -> None:
+        await site.one.start(Order(TOPIC, 4))
+        await site.until(Phase.OPEN)
+        asked, produces = (each.running[TOPIC] for each in site.all)
+        for view in site.views:
+            producing = Producing(LATER, True, oldest_ns=None, client=ME, topics=[TOPIC])
+            view.connections[LATER] = Unanswered(view.connections, producing=producing)
+        if served:
+            asked.served(LATER, [ListedTopic(TOPIC, TOPIC_ID, 0, 4)])
+        else:
+            del site.views[0].connections[LATER]
+        await asyncio.sleep((SERVED_TOLD_MS + 1_000) / 1000)
+        assert (produces.closed, produces.said.late_ms > 0) == ((0, False) if served else (1, True))
+
+    site = Site("a", "b")
+    pace = replace(PACE, late_ms=60_000)
+    for node in site.all:
+        node._pace = pace
+    story(tell, site=site)
 
 
 @pytest.mark.parametrize("ahead_ms", [60_000, -60_000])
