@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tests.sim.checkers import Checkers
 
 
-def accepted_by_nobody(checkers: Checkers, offset: int) -> bool:
-    """Not known of a record that the log has lost: False."""
+def accepted_by_nobody(checkers: Checkers, offset: int, *, unknown: bool = False) -> bool:
+    """`unknown`: of a record that the log has lost, as its key went with it."""
     if offset not in checkers.log.records:
-        return False
+        return unknown
     key = checkers.log.records[offset]
     # Due retries come first in a step, and are still judged by the members of before.
     for members in (checkers.members, checkers.members_before):

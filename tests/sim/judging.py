@@ -48,7 +48,7 @@ class Pending:
     step: Step
     answer: Observer
     policy: Policy
-    held: bool = False  # some records waited for another window
+    held: bool = False  # some records waited for another window, or were of a lost tail
 
 
 def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event
@@ -107,7 +107,7 @@ def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 
     check_verdicts(
         *(entry.policy, event, step, checkers.deliveries, checkers.settled),
         owed=checkers.log.records,
-        nobody_takes=lambda offset: accepted_by_nobody(checkers, offset),
+        nobody_takes=lambda offset: accepted_by_nobody(checkers, offset, unknown=True),
     )
     if isinstance(event, Acquire):
         (delivered,) = [e for e in step.effects if isinstance(e, Delivered)]

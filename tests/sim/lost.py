@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher.core.epochs import NOT_KNOWN, parted
+from dispatcher.core.epochs import NOT_KNOWN, epoch_at, parted
 from dispatcher.core.model import RecordsRead
 from dispatcher.core.steps import Snapshot
 from dispatcher.core.stored.cut import Cut
@@ -118,6 +118,13 @@ def untold(loaded: Snapshot, taken: Snapshot) -> range:
     return range(taken.cursor, known_end(taken)) if start >= taken.cursor else range(0)
 
 
+def _is_same_hole(log: Log, offset: int, loaded: Snapshot) -> bool:
+    """Two logs that have an offset of the same epoch have the same there: a former leader brings
+    holes back as well.
+    """
+    return offset not in log.stored and epoch_at(loaded.epochs, offset) == log.epoch_at(offset)
+
+
 def forget(checkers: Checkers, first: int, loaded: Snapshot, taken: Snapshot) -> None:
     """The window was loaded and knows nothing of the lost records from `first` on; what is at their
     offsets now are others, and none of them is settled unless that is `untold`. What retention has
@@ -137,7 +144,8 @@ def forget(checkers: Checkers, first: int, loaded: Snapshot, taken: Snapshot) ->
         if offset >= max(first, checkers.log.start):
             if (offset, checkers.log.epoch_at(offset)) in checkers.ended:
                 continue  # `back_again`: log and store were both set back
-            if offset not in untold(loaded, taken):
+            same = _is_same_hole(checkers.log, offset, loaded)
+            if not same and offset not in untold(loaded, taken):
                 raise CheckFailure("Log", f"{offset} of {loaded} is lost from {first} on")
             checkers.settled.add(offset)
             checkers.cause(offset, "set without an epoch")

@@ -199,3 +199,25 @@ def test_a_window_that_descends_its_epochs_has_lost_what_the_last_one_left_lacks
     log.epochs = [(0, 0), (1, 5), (3, 20)]
     assert lost_from(log, Snapshot(known, epochs=((0, 0), (2, 8)))) == lost
     assert lost_from(log, Snapshot(known, epochs=((0, 0),))) == lost
+
+
+@pytest.mark.parametrize(("epoch", "same"), [(0, True), (1, False)])
+def test_a_former_leader_brings_the_holes_back_that_a_window_knows(
+    epoch: int, *, same: bool
+) -> None:
+    """The window was set back to before it had found out that they were lost."""
+    log = Log()
+    checkers = Checkers(Policy(), log)
+    log.append(b"key")
+    log.append_hole(3)
+    log.append(b"key")
+    log.elect(1)
+    log.lost(1)
+    log.elect_former()
+    assert found_out(log, checkers) == 5
+    loaded = Snapshot(1, [(2, 3)], epochs=((epoch, 0),))
+    if same:
+        forget(checkers, 1, loaded, NOTHING)
+    else:
+        with pytest.raises(CheckFailure, match="2 of"):
+            forget(checkers, 1, loaded, NOTHING)

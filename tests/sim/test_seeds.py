@@ -67,6 +67,9 @@ TAUGHT = [
     21000720,  # the checkers own: a record that an operator sent out is parked again
     28000218,  # test_who_joined_while_records_were_lost_has_a_limit_still_when_they_are_back
     27004817,  # test_of_what_a_window_takes_for_settled_no_epoch_tells
+    34004192,  # test_a_window_is_loaded_without_a_lost_tail_when_nobody_works_on_that
+    34003500,  # test_a_former_leader_brings_the_holes_back_that_a_window_knows
+    34003955,  # the checkers own: the key of a record that the log lost is not known
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
 
