@@ -168,8 +168,8 @@ class LogTruncated:
 @dataclass(frozen=True, slots=True)
 class LogCut:
     """What is known of the log from `end` on is of lost records (stored/cut.py), and members work
-    on some of them. Nothing of that goes out any more. The window reads on when they are done, and
-    then finds the loss again.
+    on some of them. Nothing of that goes out any more, and nothing is read. When they are done, the
+    window says so (TailDone).
     """
 
     end: int

@@ -218,6 +218,11 @@ class ReadOn:
         self.offsets_max = offsets_max
 
 
+@dataclass(frozen=True, slots=True)
+class TailDone:
+    """Nothing is in flight any more of what the log has lost (LogCut)."""
+
+
 class Notice(Enum):
     """Facts the shell logs and counts (one place for metrics)."""
 
@@ -257,7 +262,7 @@ class Noticed:
         self.offset = offset
 
 
-Effect = Delivered | AckResult | WriteDeadLetters | MembersReady | ReadOn | Noticed
+Effect = Delivered | AckResult | WriteDeadLetters | MembersReady | ReadOn | TailDone | Noticed
 
 
 @dataclass(init=False, slots=True)

@@ -52,6 +52,7 @@ from dispatcher.core.steps import (
     ReadOn,
     Snapshot,
     Step,
+    TailDone,
     WriteDeadLetters,
 )
 from dispatcher.core.stored.times import brought_near
@@ -224,6 +225,7 @@ class Window:
                         | ReadOn()
                         | ForgetBelow()
                         | WriteDeadLetters()
+                        | TailDone()
                         | Tell()
                     ):
                         if self.life.core is core:  # else the window has broken meanwhile
@@ -243,7 +245,8 @@ class Window:
                 self.fail(bug)
 
     def _perform_effect(
-        self, effect: Noticed | MembersReady | ReadOn | ForgetBelow | WriteDeadLetters | Tell
+        self,
+        effect: Noticed | MembersReady | ReadOn | ForgetBelow | WriteDeadLetters | TailDone | Tell,
     ) -> None:
         match effect:
             case Noticed():
@@ -257,6 +260,8 @@ class Window:
                 self._forget_below(offset)
             case WriteDeadLetters():
                 self._dependencies.spawn(self._write_dead_letters(effect))
+            case TailDone():
+                self.perform(self.life.tail_done(self._dependencies.now_ms()))
             case Tell(event=event):
                 self.post(event)
             case _:

@@ -44,6 +44,7 @@ from dispatcher.core.steps import (
     MembersReady,
     Noticed,
     ReadOn,
+    TailDone,
     WriteDeadLetters,
 )
 from dispatcher.core.stored.cut import Cut, cut_at
@@ -85,14 +86,11 @@ class Window:
         self.gathers = False  # a write is about to be made of the pending steps
         self.wish: ReadOn | None = None
         self.last_read: RecordsRead | None = None
-        self.kept_to: int | None = (
-            None  # what the log has lost behind it was told, at the last read
-        )
+        self.kept_to: int | None = None  # what the log has lost behind it was told
         self.committed = CommittedOffset(of_before=world.seed % 4 == 0)
         self.dead_letters: set[tuple[int, int]] = set()  # in the DLQ: offsets, epochs
         self.handled, self.handled_ms = 0, 0  # events, and when the last one was
-        self.rest = Rest()
-        self.standing = Standing()
+        self.rest, self.standing = Rest(), Standing()
         self.known_to = 0  # what the core knew of when it was loaded
         self.hold: Hold | None = None  # its records wait for another window
 
@@ -132,7 +130,8 @@ class Window:
             raise CheckFailure("BoundedMemory", f"span {core.front} to {core.read_position}")
         if self.handled % world.options.recount_every == 0:
             self.recount()
-        self.pending[ticket] = Pending(event, step, answer, world.policy, self.hold is not None)
+        held = self.hold is not None or self.kept_to is not None
+        self.pending[ticket] = Pending(event, step, answer, world.policy, held)
         self.perform(handled.commands)
         return True
 
@@ -205,8 +204,9 @@ class Window:
                 world.ready(members)
             case ReadOn():
                 self.wish = command
-                delay_ms = world.rng.choice((0, 1, 5, 100))
-                world.after(delay_ms, lambda: self._read(incarnation))
+                world.after(world.rng.choice((0, 1, 5, 100)), lambda: self._read(incarnation))
+            case TailDone():
+                self._broken("tail done", self.life.tail_done(world.now_ms))
             case WriteDeadLetters():
                 self._write_dead_letters(command)
             case _:
@@ -321,7 +321,7 @@ class Window:
 
     def _on_read(self, read: RecordsRead) -> None:
         if self._starts_here(read):
-            self.last_read, self.kept_to = read, None
+            self.last_read = read
         self._performs("read", self.life.records_read(read, self.log.start))
 
     def _performs(self, why: str, commands: list[Command]) -> None:

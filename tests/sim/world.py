@@ -286,6 +286,8 @@ class World:
             window.standing.look(window, waiting, self.now_ms)
             if window.core is None or window.busy or window.hold is not None:
                 continue
+            if window.kept_to is not None:
+                continue  # nothing of a tail that is lost goes out, also if it is back meanwhile
             idle = [name for name in waiting if window.checkers.may_hold_more(name)]
             for name in idle:
                 offset = withheld(window.checkers, name, window.handled_ms)

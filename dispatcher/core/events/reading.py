@@ -34,9 +34,6 @@ def records_read(state: WindowState, event: RecordsRead) -> None:
     start = window.read_position
     if not state.members or start not in range(event.start, event.end):
         return
-    if state.lost_from != NO_OFFSET:  # it is back
-        state.lost_from = NO_OFFSET
-        state.relist()
     begun_at, known_end = start, max(start, window.known_end)
     strays = len(state.strays)
     offsets = event.offsets

@@ -22,7 +22,7 @@ from dispatcher.core.limits import READ_ROOM_DIVISOR, REREAD_GAP_OFFSETS
 from dispatcher.core.records.keys import NO_OFFSET
 from dispatcher.core.records.state import WindowState
 from dispatcher.core.routing.hashes import key_hash32
-from dispatcher.core.steps import Effect, Notice, Noticed, ReadOn
+from dispatcher.core.steps import Effect, Notice, Noticed, ReadOn, TailDone
 
 FORCED_DIVISOR: Final = 4  # of the span is free after a tick that made room
 # A front is slow that passes less of the span from one tick to the next: all of it takes longer
@@ -66,12 +66,11 @@ def _room_behind(state: WindowState) -> int:
 def read_on(state: WindowState, effects: list[Effect]) -> None:
     if state.reading or not state.members:
         return
-    left = room(state)
     if state.lost_from != NO_OFFSET:
-        if not _works_on_lost(state):  # asks what the log has now, also if there is no room
-            state.reading = True
-            effects.append(ReadOn(position=state.window.read_position, offsets_max=max(left, 1)))
+        if not _works_on_lost(state):
+            effects.append(TailDone())
         return
+    left = room(state)
     if left <= 0:
         return
     behind = state.window.read_position < state.window.front

@@ -11,7 +11,7 @@ from typing import Final, NewType
 
 from dispatcher.core.epochs import Epochs
 from dispatcher.core.model import Event
-from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, WriteDeadLetters
+from dispatcher.core.steps import Effect, MembersReady, Noticed, ReadOn, TailDone, WriteDeadLetters
 from dispatcher.core.stored.cut import Cut
 
 Ticket = NewType("Ticket", int)
@@ -135,6 +135,7 @@ Command = (
     | TailLost
     | MembersReady
     | ReadOn
+    | TailDone
     | WriteDeadLetters
     | Noticed
 )

@@ -96,6 +96,7 @@ class WindowLife:
         self._reads_stopped = False
         self._forgotten_below: int | None = None
         self._cut: Cut | None = None
+        self._next_cut: Cut | None = None  # when nobody works on what it takes any more
         self.given_up = GivenUp()
         # Deliveries of a batch that may be in the store, and that no client was sent.
         self._unconfirmed: list[Delivered] = []
@@ -333,14 +334,20 @@ class WindowLife:
         end, _ = parted(core.epochs, cut.end, cut.epoch, core.cursor)
         leases = core.snapshot().leases
         in_flight = sum(offset >= end for lease in leases for offset in lease.offsets)
-        if in_flight:
-            return [TailLost(core.known_end, end, in_flight), Tell(LogCut(end, now_ms))]
-        self._cut = Cut(end, cut.epoch, self.origin)  # a commit knows less of the epochs
         commands: list[Command] = []
         if end < core.known_end:
-            commands.append(TailLost(core.known_end, end))
-        commands += self.broke(Failure("the log has lost its tail"), now_ms)
-        return commands
+            commands.append(TailLost(core.known_end, end, in_flight))
+        self._next_cut = Cut(end, cut.epoch, self.origin)  # a commit knows less of the epochs
+        if in_flight:
+            return [*commands, Tell(LogCut(end, now_ms))]
+        return commands + self.tail_done(now_ms)
+
+    def tail_done(self, now_ms: int) -> list[Command]:
+        """Nobody works on what the log has lost."""
+        if self.core is None:
+            return []
+        self._cut = self._next_cut
+        return self.broke(Failure("the log has lost its tail"), now_ms)
 
     def read_failed(self, position: int, failure: Failure, now_ms: int) -> list[Command]:
         """The reader has tried long enough. Loading the window again asks it once more."""

@@ -32,7 +32,7 @@ from dispatcher.core.model import (
     Policy,
     Ticked,
 )
-from dispatcher.core.steps import Delivered, ReadOn, Snapshot
+from dispatcher.core.steps import Delivered, Snapshot, TailDone
 from dispatcher.core.stored.cut import Cut, cut_at
 from tests.rig.life_playbook import (
     M1,
@@ -210,11 +210,22 @@ def test_a_window_is_loaded_without_a_lost_tail_when_nobody_works_on_that() -> N
     play.write()
     assert play.does(play.life.diverged(4, Cut(2, 0), NOW_MS)) == [TailLost(4, 2, in_flight=2)]
     play.ask(acknowledge(3), T2)
-    assert not [made for made in play.write() if isinstance(made, ReadOn)]
+    assert TailDone() not in play.write()
     play.ask(acknowledge(2, kind=AckType.RELEASE), T3)
-    assert ReadOn(4, 16_380) in play.write()
-    assert play.life.diverged(4, Cut(2, 0), NOW_MS)[:2] == [TailLost(4, 2), StopReading()]
+    assert TailDone() in play.write()
+    assert play.life.tail_done(NOW_MS) == [StopReading(), Pause(100)]
     assert play.life.pause_over() == [Load(Cut(2, 0, 3))]
+    assert play.life.tail_done(NOW_MS) == [], "it is on its way"
+
+
+def test_a_window_that_breaks_while_members_work_on_a_lost_tail_keeps_it() -> None:
+    """They work on it still, and its next read finds the loss again."""
+    play = LifePlay().up()
+    play.ask(acquire(4), T1)
+    play.write()
+    play.does(play.life.diverged(4, Cut(2, 0), NOW_MS))
+    play.breaks()
+    assert play.life.pause_over() == [Load(None)]
 
 
 def test_a_log_that_parted_twice_is_loaded_up_to_where_it_first_parted() -> None:
