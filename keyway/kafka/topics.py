@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 Answer = TypeVar("Answer")
+
+# Of the time for an answer: for the controller that an admin client knows, which may be gone.
+FIRST_SHARE = 1 / 3
+SHORTEST_S = 0.1
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 
 def answered(future: Future[Answer], answer_s: float) -> Answer:
@@ -34,9 +40,27 @@ def described(
     TOPIC_AUTHORIZATION_FAILED for one that this user may describe, but that lacks the right
     `needed`. All answers together take `answer_s` at most. Raises KafkaException if the question
     cannot be asked.
+
+    librdkafka asks the controller, and learns only every five minutes that another broker is it
+    since the one it knew has died. A list of all topics tells it at once.
     """
     if not names:
         return {}
+    until = time.monotonic() + answer_s
+    found = _described(admin, names, answer_s * FIRST_SHARE, needed)
+    left_s = until - time.monotonic()
+    if left_s > SHORTEST_S and any(
+        isinstance(answer, KafkaError) and answer.code() in _NO_ANSWER for answer in found.values()
+    ):
+        with suppress(KafkaException):  # the question itself shows that nobody answers
+            admin.list_topics(timeout=left_s / 2)
+        found = _described(admin, names, max(SHORTEST_S, until - time.monotonic()), needed)
+    return found
+
+
+def _described(
+    admin: AdminClient, names: Collection[str], answer_s: float, needed: AclOperation | None
+) -> dict[str, tuple[str, int] | KafkaError]:
     until = time.monotonic() + answer_s
     asked = admin.describe_topics(
         TopicCollection(list(names)),

@@ -106,3 +106,25 @@ def test_topics_without_an_answer_are_waited_for_together() -> None:
 
 def test_no_topics_are_no_question() -> None:
     assert described(cast("AdminClient", None), (), 1.0) == {}
+
+
+class Moved(Admin):
+    """Its controller has died; it learns of another one with a list of all topics."""
+
+    def __init__(self, *, answers: bool) -> None:
+        super().__init__(orders=KafkaError(KafkaError._TIMED_OUT, "waiting for controller"))
+        self.answers = answers
+
+    def list_topics(self, *, timeout: float) -> None:
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        assert 0 < timeout < 30
+        self.futures = Admin(orders=topic("a", 3)).futures
+
+
+def test_a_controller_that_has_died_is_asked_once() -> None:
+    """All questions of a client failed for five minutes, and with them the work of its cluster."""
+    assert ask(Moved(answers=True)) == {"orders": ("a", 3)}
+    answer = ask(Moved(answers=False))["orders"]
+    assert isinstance(answer, KafkaError)
+    assert answer.code() == KafkaError._TIMED_OUT
