@@ -23,6 +23,10 @@ FETCH_BYTES_MIN: Final = 64 * 1024
 # be 16 GiB, so a read is given up after this long rather than by bytes.
 REREAD_S_MAX: Final = 30.0
 
+# A partition of which that failed rests for twice as long as it took, and at least for so long.
+REREAD_REST: Final = 2.0
+REREAD_REST_S_MIN: Final = 10.0
+
 # Translated names of topics, and of groups: each is asked for many times a round.
 NAMES_KEPT: Final = 50_000
 

@@ -18,7 +18,7 @@ from keyway.clusters.core.copies import COPY_HEADER, Stood, judge
 from keyway.clusters.core.trust import Seals
 from keyway.kafka.compacted import consumed
 from keyway.kafka.log_ends import Tail
-from keyway.kafka.to_ends import Unread, place_of, records_to
+from keyway.kafka.to_ends import Unread, place_of
 from offsets.client import ClusterClient, Partition, TopicFacts
 from offsets.core.index import EPOCH_NOT_KNOWN, PartitionIndex
 from offsets.core.model import Cut, ReadRange, Rows, Search, Stream
@@ -33,10 +33,10 @@ from offsets.limits import (
     RECENT_ROWS,
     RECENT_ROWS_MAX,
     RECENT_ROWS_MIN,
-    REREAD_S_MAX,
     SAVED_AT_ONCE,
     SAVED_S,
 )
+from offsets.read_again import ReadAgain
 
 log = structlog.get_logger("keyway.offsets")
 Answer = TypeVar("Answer")
@@ -64,7 +64,7 @@ class Partitions:
         self._consumer = client.consumer(
             wait_ms=min(wait_ms, FETCH_WAIT_MS_MAX), bytes_min=FETCH_BYTES_MIN
         )
-        self._again: Consumer | None = None
+        self._again = ReadAgain(client, self._add)
         self._followed: dict[Partition, Followed] = {}
         self._unread = Unread()
         self._places: dict[tuple[str, int], Partition] = {}  # by the topic's name here
@@ -184,15 +184,20 @@ class Partitions:
                 assert name is not None, "it was followed"
                 del self._places[name, partition]
                 self._unread.leave((topic, partition))
+                self._again.forget((topic, partition))
                 self._unsaved[topic, partition] = 0.0
                 left.append(TopicPartition(name, partition))
         if left:
             self._consumer.incremental_unassign(left)
 
     def index(self, partition: Partition) -> PartitionIndex | None:
-        """None until it has been read to the end that its log had when it was followed."""
+        """None until it has been read to the end that its log had when it was followed, and while a
+        range of it cannot be read again.
+        """
         followed = self._followed.get(partition)
-        return None if followed is None or partition in self._unread.ends else followed.index
+        if followed is None or partition in self._unread.ends or self._again.why_not(partition):
+            return None
+        return followed.index
 
     @property
     def behind(self) -> int:
@@ -353,14 +358,19 @@ class Partitions:
 
     def answered(self, partition: Partition, search: Search[Answer]) -> Answer:
         """The answer of a search in this partition's index. Raises ClusterAway."""
-        return self.all_answered({partition: (partition, search)})[partition]
+        answers = self.all_answered({partition: (partition, search)})
+        if partition not in answers:
+            told = f"{partition[0]}-{partition[1]}: {self._again.why_not(partition)}"
+            raise ClusterAway(f"{self._client.name}: a range could not be read again: {told}")
+        return answers[partition]
 
     def all_answered(
         self, searches: Mapping[Asked, tuple[Partition, Search[Answer]]]
     ) -> dict[Asked, Answer]:
         """The answers of searches in the indexes of their partitions. What has to be read again
         from Kafka is read together: one after the other, each would wait for a fetch of its own.
-        Raises ClusterAway.
+        A search whose partition cannot be read has no answer; `index` has none either then. Raises
+        ClusterAway.
         """
         answers: dict[Asked, Answer] = {}
         waiting: dict[Asked, ReadRange] = {}
@@ -379,6 +389,8 @@ class Partitions:
                 except StopIteration as stop:
                     del waiting[asked]
                     answers[asked] = stop.value
+            for asked in [each for each in waiting if self._again.why_not(searches[each][0])]:
+                del waiting[asked]
         return answers
 
     def _rows(self, wishes: Mapping[Asked, tuple[Partition, ReadRange]]) -> dict[Asked, Rows]:
@@ -397,48 +409,16 @@ class Partitions:
                 found[asked] = kept
             elif again.setdefault(partition, (first, last)) == (first, last):
                 waiting.setdefault(partition, []).append(asked)
-        for partition, rows in self._read_again(again).items():
+        for partition, rows in (self._again.read(again) if again else {}).items():
             found |= dict.fromkeys(waiting[partition], rows)
         return found
-
-    def _read_again(self, ranges: Mapping[Partition, tuple[int, int]]) -> dict[Partition, Rows]:
-        """Offsets from the first to the last of each range."""
-        if not ranges:
-            return {}
-        if self._again is None:
-            self._again = self._client.consumer()
-        names = {partition: self._client.topic_here(partition[0]) or "" for partition in ranges}
-        self._again.assign(
-            [
-                TopicPartition(names[partition], partition[1], first)
-                for partition, (first, _) in ranges.items()
-            ]
-        )
-        columns = {partition: Columns() for partition in ranges}
-        ends = {
-            (names[partition], partition[1]): last + 1 for partition, (_, last) in ranges.items()
-        }
-        until = time.monotonic() + REREAD_S_MAX * len(ranges)
-        try:
-            for message in records_to(self._again, ends, wait_s=REREAD_S_MAX):
-                place = self._places[place_of(message)]
-                self._add(columns[place], message, place)
-                if time.monotonic() > until:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        except KafkaException as error:
-            told = f"a range could not be read again: {error.args[0].str()}"
-            raise ClusterAway(f"{self._client.name}: {told}") from error
-        finally:
-            self._again.unassign()
-        return {partition: read.rows() for partition, read in columns.items()}
 
     def close(self) -> None:
         if self._file is not None:
             self.save(everything=True)
             self._file.close()
         self._consumer.close()
-        if self._again is not None:
-            self._again.close()
+        self._again.close()
 
 
 def _copy_headers(message: Message) -> list[tuple[str, bytes | None]]:

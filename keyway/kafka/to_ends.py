@@ -42,13 +42,14 @@ class Unread:
 
 
 def read_to(
-    consumer: Consumer, ends: Mapping[Partition, int], *, wait_s: float
+    consumer: Consumer, ends: Mapping[Partition, int] | Unread, *, wait_s: float
 ) -> Iterator[Message]:
     """The records of the assigned partitions before `ends`. A message with an error is the last of
     its partition; the caller judges it. The consumer must have `enable.partition.eof`. Raises
-    KafkaException, also if nothing of what is left comes for `wait_s`.
+    KafkaException, also if nothing of what is left comes for `wait_s`; `ends` as Unread has those.
     """
-    unread, until = Unread(ends), time.monotonic() + wait_s
+    unread = ends if isinstance(ends, Unread) else Unread(ends)
+    until = time.monotonic() + wait_s
     while unread.ends:
         # Not `consume`: it waits for as many as it is asked for, also behind the last.
         message = consumer.poll(max(0.0, until - time.monotonic()))

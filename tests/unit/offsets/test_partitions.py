@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import KafkaError, Message
 from structlog.testing import capture_logs
 
 from keyway.clusters.core.trust import CHECKSUM
 from offsets.core.model import Cut
 from offsets.core.stored import packed, unpacked
-from offsets.errors import ClusterAway
 from offsets.partitions import Partitions
 from tests.rig.offsets_in_memory import FACTS, RECORDS, MemoryClient
 from tests.unit.offsets.test_followed import columns
@@ -54,28 +53,6 @@ class Denied:
 
     def error(self) -> KafkaError:
         return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-
-
-class Again:
-    """A consumer that gets nothing else."""
-
-    def assign(self, _places: object) -> None:
-        pass
-
-    def poll(self, _wait_s: float) -> Message:
-        return cast(Message, Denied())
-
-    def unassign(self) -> None:
-        pass
-
-
-def test_a_range_that_may_not_be_read_again_is_waited_for_no_longer() -> None:
-    """Each round of its cluster took half a minute."""
-    client = MemoryClient("A", now_ms=9_000)
-    partitions = Partitions(client, seals=CHECKSUM)
-    partitions._again = cast(Consumer, Again())
-    with pytest.raises(ClusterAway, match="Topic authorization failed"):
-        partitions._read_again({("flights", 0): (0, 3)})
 
 
 def test_a_topic_that_may_not_be_read_is_named_once() -> None:
