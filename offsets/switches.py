@@ -110,7 +110,10 @@ class Switches:
             told = mine is not None and mine.generation >= order.generation
             if mine is not None and told and not mine.stopped:
                 continue
-            left = self._left(order, link)
+            try:
+                left = self._left(order, link)
+            except ClusterAway:  # a partition without a leader: nobody knows what it has
+                continue
             if mine is not None and told and left is not None:
                 left &= mine.stopped  # the others were passed on, whatever has come since
             if left is None or len(left) > STOPPED_TOLD_MAX:

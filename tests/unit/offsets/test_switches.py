@@ -40,6 +40,8 @@ class Ends(MemoryClient):
         self, partitions: Iterable[Partition], *, partly: bool = False
     ) -> dict[Partition, int]:
         assert not partly, "a log whose end is not known is not through"
+        if self.leaderless:
+            raise ClusterAway("A: offsets of orders: no leaders")
         return dict.fromkeys(partitions, self.log_end)
 
 
@@ -213,3 +215,18 @@ def test_an_order_that_nobody_can_read_changes_nothing(value: bytes) -> None:
     switches._take(b"switch/B-level-2", value)
     switches.look()
     assert [switch.generation for switch in state_topic.state.switches.values()] == [1]
+
+
+def test_a_partition_without_a_leader_is_not_through_and_keeps_nothing_else_waiting() -> None:
+    """Every round of its cluster failed until the partition had a leader again."""
+    status = {"link/A-level-1": {"generation": 0}, "topic/A-level-1/orders": copied(40)}
+    switches, state_topic = switches_of("A", **status)
+    client = state_topic.client
+    assert isinstance(client, Ends)
+    state_topic.write_told([TOLD])
+    client.leaderless = {("orders", 0)}
+    switches.look()
+    assert list(state_topic.state.switches.values()) == [TOLD]
+    client.leaderless = set()
+    switches.look()
+    assert state_topic.state.switches[TOLD.place, "A"].generation == 1
