@@ -90,7 +90,6 @@ class Evictions:
                 group.connected_elsewhere(member_id, listened_ms)
 
     def _evict(self, group: ShareGroup, listened_ms: int) -> None:
-        topics = group.topics()
         evicted = group.evict_due(listened_ms)
         for member in evicted:
             log.warning(
@@ -103,4 +102,4 @@ class Evictions:
             )
         for tell in self._on_evicted:
             tell(group.name, [member.member_id for member in evicted])
-        self.groups.evicted(group, topics, evicted)
+        self.groups.evicted(group, evicted)

@@ -6,7 +6,7 @@ MembersChanged event for every window of the topics it touches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from gateway.core.share.membership import (
     TopicByName,
 )
 from gateway.core.share.sessions import ShareSession, ShareSessions
+from gateway.core.share.subscriptions import Subscription, distinct, touched
 from gateway.members.carried_members import Carried
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
@@ -229,11 +230,10 @@ class Groups:
             group.members[member_id] for member_id in sorted(evicted) if member_id in group.members
         ]
         if gone_there:
-            topics = group.topics()
             for member in gone_there:
                 group.remove(member.member_id, self.listening.of(now_ms))
-            self.evicted(group, topics, gone_there)
-        topics, count = group.topics(), len(group.members)
+            self.evicted(group, gone_there)
+        before, departed, count = _subscribed(group), set(group.departed), len(group.members)
         changed, gone = group.copy(
             saved.epoch, saved.members, self.listening.of(now_ms), saved.departed
         )
@@ -242,7 +242,10 @@ class Groups:
             self.carried.forget(name, member)
             self.sessions.member_left(name, member.member_id)
         if changed or gone:
-            self._moved(group, {*topics, *group.topics()}, Reason.MEMBER_LEFT)
+            topics = touched(before, _subscribed(group))
+            for _, names in group.departed.keys() - departed:
+                topics.update(names or group.topics())
+            self._moved(group, topics, Reason.MEMBER_LEFT)
 
     def drop_copy(self, name: str, now_ms: int) -> None:
         """The node that coordinates the group has forgotten it."""
@@ -264,13 +267,14 @@ class Groups:
                 member.gone_since_ms = None
         return len(members)
 
-    def evicted(
-        self, group: ShareGroup, topics: Iterable[str], members: Iterable[ShareMember]
-    ) -> None:
-        """These members were taken out of the group, which had `topics` before. Windows hear of it
-        with the news of members, and give back what they held; of a thousand sessions nobody needs
-        to tell a thousand windows.
+    def evicted(self, group: ShareGroup, members: Sequence[ShareMember]) -> None:
+        """These members were taken out of the group. Windows hear of it with the news of members,
+        and give back what they held; of a thousand sessions nobody needs to tell a thousand
+        windows.
         """
+        topics = set[str]().union(*distinct(member.topics for member in members))
+        if EVERYBODY in group.departed:
+            topics.update(group.topics())
         for member in members:
             self._members -= 1
             self.carried.forget(group.name, member)
@@ -400,6 +404,11 @@ class Groups:
     def member(self, group_name: str, member_id: str) -> ShareMember | None:
         group = self._groups.get(group_name)
         return None if group is None else group.members.get(member_id)
+
+
+def _subscribed(group: ShareGroup) -> dict[str, tuple[Subscription, str]]:
+    members = group.members.values()
+    return {member.member_id: (member.topics, member.client_id) for member in members}
 
 
 def _tell(callbacks: Iterable[Callable[[T], None]], subject: T) -> None:

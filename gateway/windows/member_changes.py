@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dispatcher.core.model import MembersChanged, Reason, present
+from dispatcher.core.model import Member, MembersChanged, Reason, present
 from gateway.members.groups import TopicMembersChanged
 from gateway.windows.limits import MEMBER_CHANGES_AT_ONCE
 from gateway.windows.window import Window
@@ -42,13 +42,18 @@ class MemberChanges:
     now_ms: Callable[[], int]
     _waiting: dict[Window, list[_Change]] = field(default_factory=dict)
     _last: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)  # group, topic
+    _of: tuple[Member, ...] = ()
+    _there: frozenset[str] = _NOBODY  # of those
     _telling: bool = False
 
     def tell(self, moved: TopicMembersChanged, windows: Iterable[Window]) -> None:
         """Tells each of `windows`, after the changes that already wait for it."""
         place = (moved.group, moved.topic)
         before = self._last.pop(place, _NOBODY)
-        there = frozenset(str(member.member_id) for member in present(moved.members))
+        if self._of is not moved.members:  # topics with the same members follow each other
+            self._of = moved.members
+            self._there = frozenset(str(member.member_id) for member in present(moved.members))
+        there = self._there
         if there:
             self._last[place] = there
         gone, come = before - there, there - before

@@ -7,7 +7,7 @@ members subscribe to beside each other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from gateway.core.limits import GROUP_TOPIC_NAMES_MAX
 from gateway.core.share.errors import GroupFull
@@ -38,3 +38,15 @@ def joined(topics: Subscription, others: Iterable[Subscription]) -> Subscription
             f" {GROUP_TOPIC_NAMES_MAX} names."
         )
     return topics
+
+
+def touched(
+    before: Mapping[str, tuple[Subscription, str]], after: Mapping[str, tuple[Subscription, str]]
+) -> set[str]:
+    """The topics of members that came, left or changed: topics and client id by member."""
+    found: set[str] = set()
+    for member_id in before.keys() | after.keys():
+        was, now = before.get(member_id), after.get(member_id)
+        if was != now:
+            found.update(() if was is None else was[0], () if now is None else now[0])
+    return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from dispatcher.core.model import Acquire, EvictPolicy, MemberId
 from gateway.core.share.membership import ShareMember
+from gateway.members.groups import TopicMembersChanged
 from gateway.members.saved_members import SavedGroup
 from tests.rig.node_parts import GROUP, TOPIC, Node
 from tests.rig.virtual_time import now_ms, run, settle
@@ -127,5 +129,28 @@ def test_a_connection_to_another_node_is_no_heartbeat() -> None:
             assert names(node) == ["m1"]
             await asyncio.sleep(2)
             assert names(node) == []
+
+    run(work())
+
+
+def test_a_copy_is_told_in_the_topics_that_it_touches_alone() -> None:
+    """Each join at another node is a copy here, of a group that may have 20,000 topics."""
+    told: list[TopicMembersChanged] = []
+
+    def copied_with(node: Node, evicted: Sequence[str] = (), **topics: tuple[str, ...]) -> set[str]:
+        told.clear()
+        members = [replace(row(name), topics=own) for name, own in topics.items()]
+        node.groups.copy(GROUP, SavedGroup(1, members), now_ms(), evicted)
+        return {one.topic for one in told}
+
+    async def work() -> None:
+        async with Node() as node:
+            node.groups.leads = lambda _: False
+            node.groups.on_topic_members(told.append)
+            assert copied_with(node, m1=("a", "b"), m2=("c",)) == {"a", "b", "c"}
+            assert copied_with(node, m1=("a", "b"), m2=("c", "d")) == {"c", "d"}
+            assert copied_with(node, m1=("a", "b"), m2=("c", "d"), m3=("a",)) == {"a"}
+            assert copied_with(node, m1=("a", "b"), m2=("c", "d")) == {"a"}
+            assert copied_with(node, ["m2"], m1=("a", "b")) == {"c", "d"}
 
     run(work())

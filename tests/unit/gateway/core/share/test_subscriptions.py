@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.limits import GROUP_TOPIC_NAMES_MAX
 from gateway.core.share.errors import GroupFull
-from gateway.core.share.subscriptions import distinct, joined, names_in
+from gateway.core.share.subscriptions import distinct, joined, names_in, touched
 
 
 def own(member: int, count: int) -> tuple[str, ...]:
@@ -28,3 +28,10 @@ def test_what_members_subscribe_to_beside_each_other_has_a_bound() -> None:
         joined(own(2, 4), [most])
     many = [most] * 1_000
     assert joined(own(1, GROUP_TOPIC_NAMES_MAX - 3), many) is most, "who has the same may come"
+
+
+def test_topics_of_who_came_left_or_changed() -> None:
+    before = {"stays": (("a",), "c"), "left": (("b",), "c"), "moved": (("d", "e"), "c")}
+    after = {"stays": (("a",), "c"), "came": (("f",), "c"), "moved": (("e", "g"), "c")}
+    assert touched(before, after) == {"b", "d", "e", "f", "g"}
+    assert touched(before, {**before, "stays": (("a",), "other")}) == {"a"}, "or its filters"
