@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from gateway.config.section import Millis, Section, only_one
 from keyway.clusters.addresses import BootstrapServers
@@ -63,6 +63,15 @@ class UpstreamSection(Section):
     """TLS towards upstream. Without it: plain TCP."""
     request_timeout_ms: Millis = 30_000
     """Limit of one request of the gateway's own. Clients have their own limits."""
+    receive_buffer_bytes: Annotated[
+        int, Field(ge=0, le=1_073_741_824, json_schema_extra={"unit": "bytes"})
+    ] = 262_144
+    """What the system keeps of a broker's answers for each client that does not take them yet, as
+    `receive.buffer.bytes` of Kafka's consumers (65,536). Linux gives no more than its
+    `net.core.rmem_max`. A consumer gets at most this in each round trip between the node and the
+    broker: 100 MB/s at 2 ms. 0: as the system has it, which keeps megabytes for a client that was
+    fast before. For a node that is far from its brokers.
+    """
 
     @model_validator(mode="after")
     def _nobody_acts_as_the_gateway(self) -> UpstreamSection:

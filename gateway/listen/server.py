@@ -56,7 +56,7 @@ from gateway.listen.limits import (
 from gateway.listen.listening import Listening
 from gateway.listen.looks import Looks
 from gateway.listen.settings import ListenerSettings, ServerSettings
-from gateway.listen.sockets import ClientSide
+from gateway.listen.sockets import ClientSide, bound_receiving
 from gateway.listen.tls_context import AskedContext, server_context
 from gateway.upstream.errors import Unreachable
 from keyway.repeated_lines import RepeatedLines
@@ -322,9 +322,11 @@ class Server:
         connect = asyncio.get_running_loop().create_connection
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await connect(lambda: protocol, host, port, ssl=secure)
+                transport, _ = await connect(lambda: protocol, host, port, ssl=secure)
         except (OSError, TimeoutError) as error:
             return f"{host}:{port}: {str(error) or type(error).__name__}"
+        if self.settings.upstream_receive_bytes:
+            bound_receiving(transport, self.settings.upstream_receive_bytes)
         return ""
 
     def login_of(self, connection: ClientConnection) -> ClientLogin | None:

@@ -68,4 +68,5 @@ class ServerSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
     drain_s: float = 5.0  # at stop, for requests that are not answered yet
     upstream_ssl: Callable[[], ssl.SSLContext] | None = None  # as its files are now
+    upstream_receive_bytes: int = 0  # kept by the system for a client; 0: as it likes
     upstream_sasl: bool = False  # it serves only clients that have authenticated

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+from contextlib import suppress
 from typing import Protocol, cast
 
 from gateway.listen.connection_facts import ConnectionFacts
@@ -96,3 +99,16 @@ class UpstreamSide(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._connection.upstream_lost()
+
+
+def bound_receiving(transport: asyncio.BaseTransport, bytes_max: int) -> None:
+    """The system keeps no more than this of what is not read, and takes as much again for itself.
+    Otherwise the buffer of a connection that is read fast grows to megabytes (tcp_rmem), and is
+    full soon after its client has become slow: a thousand of them use up the memory of all TCP
+    sockets of the machine. uvloop's socket takes no options, a copy of its descriptor does.
+    """
+    taken = transport.get_extra_info("socket")
+    if taken is None or taken.fileno() < 0:
+        return  # It is gone.
+    with socket.socket(fileno=os.dup(taken.fileno())) as same, suppress(OSError):
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, bytes_max)

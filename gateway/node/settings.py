@@ -77,6 +77,7 @@ def server_settings(config: Config, upstream: UpstreamSettings) -> ServerSetting
         slots=upstream.slots,
         frame_bytes_max=listen.frame_bytes_max,
         upstream_ssl=upstream_ssl,
+        upstream_receive_bytes=config.upstream.receive_buffer_bytes,
         upstream_sasl=upstream.sasl is not None,
     )
 
