@@ -62,6 +62,10 @@ START_OFFSETS_S_MAX = 20.0
 # at, whether anything is there that a consumer gets.
 STANDING_MS = 2_000
 
+# Where a consumer gets a record, it stays so until retention takes it. A look reads up to 1 MB, and
+# groups that nobody runs any more stand in each partition.
+RECORD_THERE_MS = 60_000
+
 # A group that has committed nothing in a partition, and whose members fetch at one place of it for
 # so long, has begun there: librdkafka commits only where it has consumed. One that works on its
 # very first records for longer, and commits them only then, is taken for one that has done them.

@@ -21,7 +21,12 @@ from gateway.core.repartition.consumers import ANYBODY, ConsumerEnds
 from gateway.core.repartition.holding import LogEnds, Report, hold_for
 from gateway.core.repartition.progress import Left
 from gateway.core.repartition.record import Phase, Repartition
-from gateway.repartition.limits import GROUPS_ASKED_AT_ONCE, STANDING_MS, UNCOMMITTED_MS
+from gateway.repartition.limits import (
+    GROUPS_ASKED_AT_ONCE,
+    RECORD_THERE_MS,
+    STANDING_MS,
+    UNCOMMITTED_MS,
+)
 from gateway.repartition.survey import Survey
 from gateway.upstream.commits import Commits
 from gateway.upstream.errors import UpstreamError
@@ -121,7 +126,9 @@ class PlainGroups:
         except UpstreamError as away:
             log.debug("log_not_read", topic=record.topic, partition=partition, reason=str(away))
             return
-        if reached > position:
+        if reached == position:
+            self._look_at[place] = (position, now_ms + RECORD_THERE_MS)
+        elif reached is not None and reached > position:
             committed = self._committed.get(group, {}).get(partition, 0)
             self._nothing_to[place] = (committed, reached)
 

@@ -166,13 +166,14 @@ class Survey:
                 samples[partition] = [key for _, key in keyed[-SAMPLED_OFFSETS:]]
         return shown_by(samples, before, named)
 
-    async def first_record(self, record: Repartition, partition: int, position: int) -> int:
+    async def first_record(self, record: Repartition, partition: int, position: int) -> int | None:
         """The offset of the first record at or behind `position` that a consumer gets, as far as
-        one fetch reads; else where that ends. Raises UpstreamError.
+        one fetch reads; else where that ends. None: nothing can be read there now. Raises
+        UpstreamError.
         """
         topic = self.upstream.topology.topics.get(record.topic)
         if topic is None or partition not in topic.partitions:
-            return position
+            return None
         tp = TopicPartition(record.topic, bytes.fromhex(record.topic_id), partition)
         fetch = Fetch(READ_COMMITTED, 0, (FetchPosition(Source(tp, READ_COMMITTED), position),))
         leader = topic.partitions[partition].leader
@@ -182,12 +183,12 @@ class Survey:
         try:
             batches = await _scanned(answer)
         except CorruptBatch:
-            return position
+            return None
         for batch in committed_of(batches, answer, READ_COMMITTED):
             found = next((offset for offset in batch.offsets if offset >= position), None)
             if found is not None:
                 return found
-        return max((batch.last_offset + 1 for batch in batches), default=position)
+        return max((batch.last_offset + 1 for batch in batches), default=None)
 
     # ----------------------------------------------------------------------------------- its groups
 

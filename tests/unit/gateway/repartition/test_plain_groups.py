@@ -7,7 +7,7 @@ from typing import cast
 
 from gateway.core.repartition.holding import WHOLE, LogEnds, Look, Report
 from gateway.core.repartition.record import Move, Pace, Repartition
-from gateway.repartition.limits import STANDING_MS, UNCOMMITTED_MS
+from gateway.repartition.limits import RECORD_THERE_MS, STANDING_MS, UNCOMMITTED_MS
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.survey import Survey
 from gateway.upstream.commits import Commits, Committed
@@ -152,6 +152,22 @@ def test_what_is_no_record_need_not_be_committed() -> None:
     story.look(STANDING_MS + 1, old=12, new=3)
     assert story.look(2 * STANDING_MS + 1, old=12, new=3) is None
     assert kafka.read == [5, 8]
+
+
+def test_a_record_that_a_group_stands_before_is_read_once_a_minute() -> None:
+    """Nobody runs the group any more."""
+    story = Story(kafka := Kafka({0: 5}))
+    story.opened(10)
+    minute = range(0, STANDING_MS + RECORD_THERE_MS, 200)
+    for at_ms in minute:
+        assert story.look(at_ms, old=12, new=3) == 0
+    assert kafka.read == [5]
+    story.look(minute.stop, old=12, new=3)
+    assert kafka.read == [5, 5]
+    kafka.committed[0] = 6
+    for at_ms in range(minute.stop, minute.stop + STANDING_MS + 1, 200):
+        story.look(at_ms, old=12, new=3)
+    assert kafka.read == [5, 5, 6], "it moves on"
 
 
 def test_a_group_that_began_at_the_end_need_not_commit() -> None:
