@@ -46,6 +46,9 @@ SAMPLE_MS = 1_000
 # most: members have max.poll.interval.ms to join again, 5 min by default.
 REBALANCING_MS_MAX = 300_000
 
+# To commit offset 0 for many groups takes seconds, and new groups may come all the time.
+GROUP_LOOKS_MAX = 5
+
 # Groups that are asked for their positions at a time.
 GROUPS_ASKED_AT_ONCE = 16
 

@@ -18,7 +18,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.members.redis_table import TableUnavailable
 from gateway.operations.errors import InvalidOperation, StateUnavailable
 from gateway.operations.group_offsets import GroupOffsets
-from gateway.repartition.limits import CREATE_MS_MAX, REBALANCING_MS_MAX
+from gateway.repartition.limits import CREATE_MS_MAX, GROUP_LOOKS_MAX, REBALANCING_MS_MAX
 from gateway.repartition.new_topic import create_like
 from gateway.repartition.plain_groups import PlainGroups
 from gateway.repartition.running import RunningTopic
@@ -138,17 +138,28 @@ class Steps:
         missing = [partition for partition in range(record.after) if leaders.get(partition, -1) < 0]
         if missing:
             raise StateUnavailable(f"partitions without a leader: {missing[:10]}")
-        groups = await self.survey.groups(record.topic, record.before)
-        if groups.rebalancing and now_ms - record.began_ms < REBALANCING_MS_MAX:
-            raise StateUnavailable(f"groups that rebalance: {list(groups.rebalancing[:10])}")
-        if groups.rebalancing:
-            some = list(groups.rebalancing[:10])
-            log.warning("groups_that_rebalance_not_waited_for", topic=record.topic, groups=some)
-        for group in groups.ordered:
-            await self._note_before(group, record)
-        for group in (*groups.ordered, *groups.unreliable, *groups.others, *groups.starting):
-            await self._start_at_first(group, record)
+        begun: set[str] = set()
+        for _ in range(GROUP_LOOKS_MAX):  # until none has come meanwhile
+            groups = await self.survey.groups(record.topic, record.before)
+            self._wait_for_rebalancing(groups, record, now_ms)
+            names = (*groups.ordered, *groups.unreliable, *groups.others, *groups.starting)
+            new = [group for group in names if group not in begun]
+            if not new:
+                break
+            for group in new:
+                if group in groups.ordered:
+                    await self._note_before(group, record)
+                await self._start_at_first(group, record)
+            begun.update(new)
         return groups
+
+    def _wait_for_rebalancing(self, groups: GroupsOf, record: Repartition, now_ms: int) -> None:
+        """Raises StateUnavailable."""
+        some = list(groups.rebalancing[:10])
+        if some and now_ms - record.began_ms < REBALANCING_MS_MAX:
+            raise StateUnavailable(f"groups that rebalance: {some}")
+        if some:
+            log.warning("groups_that_rebalance_not_waited_for", topic=record.topic, groups=some)
 
     async def _note_before(self, group: str, record: Repartition) -> None:
         """The group's offset 0 may be forgotten before it has members again: its windows know from

@@ -56,6 +56,7 @@ class Kafka:
     with_members: set[str] = field(default_factory=set)
     rebalancing: list[str] = field(default_factory=list)
     reading: set[str] = field(default_factory=set)  # the new topic
+    late: list[str] = field(default_factory=list)  # subscribe when others are being committed
 
     @property
     def begun_topics(self) -> BegunTopics:
@@ -69,7 +70,8 @@ class Kafka:
 
     async def groups(self, topic: str, before: int) -> GroupsOf:
         assert (topic, before) == (TOPIC, 2)
-        return GroupsOf((GROUP,), (), ("billing", "audit"), ("new",), tuple(self.rebalancing))
+        late = tuple(self.late) if self.requests else ()
+        return GroupsOf((GROUP,), (), ("billing", "audit"), ("new", *late), tuple(self.rebalancing))
 
     async def begins(self, group: str, topic: str) -> bool:
         assert topic == INTO
@@ -153,5 +155,18 @@ def test_groups_that_rebalance_are_not_waited_for_for_ever() -> None:
             await kafka.steps._before_shown(GROWS, GROWS.began_ms + REBALANCING_MS_MAX - 1)
         await kafka.steps._before_shown(GROWS, GROWS.began_ms + REBALANCING_MS_MAX)
         assert {group for group, _ in kafka.requests} == {GROUP, "billing", "audit", "new"}
+
+    run(work())
+
+
+def test_a_group_that_comes_while_others_are_begun_begins_too() -> None:
+    """By `latest` it would miss what comes before its members see the new partitions."""
+
+    async def work() -> None:
+        kafka = Kafka(late=["late"])
+        assert (await kafka.steps._before_shown(GROWS, 0)).starting == ("new", "late")
+        assert sorted(group for group, _ in kafka.requests) == sorted(
+            [GROUP, "audit", "billing", "late", "new"]
+        )
 
     run(work())
