@@ -29,11 +29,19 @@ from keyway.kafka.topics import answered, described
 from offsets.core.plan import Committed, Refusal
 from offsets.errors import ClusterAway, NotReadable
 from offsets.group_requests import KafkaError as RequestFailed
-from offsets.group_requests import Wanted, commit_offsets, fetch_offsets, group_states
+from offsets.group_requests import Partition as Place
+from offsets.group_requests import (
+    Wanted,
+    commit_offsets,
+    fetch_offsets,
+    group_states,
+    without_commit,
+)
 from offsets.limits import LOGGED_PLACES_MAX, NAMES_KEPT
 
 log = structlog.get_logger("keyway.offsets")
 Partition = tuple[str, int]  # logical topic, partition
+GroupPlace = tuple[str, str, int]  # group, topic, partition, by their names on the cluster
 Told = TypeVar("Told", int, Tail)
 
 ANSWER_S_MAX = 15.0  # a coordinator that moves takes some seconds
@@ -327,6 +335,24 @@ class ClusterClient:
             if isinstance(answer, Exception)
             else {place: Committed(*committed) for place, committed in answer.items()}
             for group, answer in found.items()
+        }
+
+    def without_commit(self, places: Iterable[GroupPlace]) -> set[GroupPlace]:
+        """Those of which Kafka says by name that they have no commit. Raises ClusterAway if Kafka
+        cannot be asked.
+        """
+        asked: dict[str, list[Place]] = {}
+        for group, topic, partition in places:
+            asked.setdefault(group, []).append((topic, partition))
+        try:
+            found = without_commit(self._cluster, asked) if asked else {}
+        except (RequestFailed, OSError) as error:
+            raise ClusterAway(f"{self.name}: committed offsets: {error}") from error
+        return {
+            (group, *place)
+            for group, answer in found.items()
+            if not isinstance(answer, Exception)
+            for place in answer
         }
 
     def commit(

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from keyway.kafka.compacted import consumed
 from keyway.kafka.log_ends import Partition
 from keyway.kafka.to_ends import NOT_KNOWN, Unread, place_of
-from offsets.client import EMPTY_STATES, ClusterClient, Refused
+from offsets.client import EMPTY_STATES, ClusterClient, GroupPlace, Refused
 from offsets.core.consumer_offsets import (
     GroupDeleted,
     GroupMembers,
@@ -36,7 +36,6 @@ from offsets.limits import LEADERS_WAITED_S, LOGGED_PLACES_MAX, READ_S_MAX
 log = structlog.get_logger("keyway.offsets")
 
 CONSUMER_OFFSETS = "__consumer_offsets"
-GroupPlace = tuple[str, str, int]  # group, topic, partition, by their names on the cluster
 Change = OffsetCommitted | OffsetDeleted
 
 
@@ -256,9 +255,13 @@ class ListedCommits:
         return changes
 
     def _deleted(self, found: dict[GroupPlace, Committed]) -> list[Change]:
-        gone = [
+        """A commit that is not listed may be there all the same: of a topic that this user may not
+        describe any more. So it is asked for by its name before it counts as deleted.
+        """
+        absent = [
             place for place in self._latest if place not in found and place[0] not in self._unknown
         ]
+        gone = sorted(self.client.without_commit(absent)) if absent else []
         for place in gone:
             del self._latest[place]
         return [OffsetDeleted(*place) for place in gone]

@@ -22,8 +22,8 @@ from keyway.clusters.config import OffsetsSection
 from keyway.clusters.core.tree import Distributor as Link
 from keyway.clusters.core.tree import Flags
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.client import ClusterClient, Partition, Refused, TopicFacts
-from offsets.commits import Change, CommitSource, GroupPlace
+from offsets.client import ClusterClient, GroupPlace, Partition, Refused, TopicFacts
+from offsets.commits import Change, CommitSource
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.entries import Applied, Entry, GroupPartition, without_flags, work_told_ms
 from offsets.core.index import PartitionIndex
@@ -113,12 +113,13 @@ class Distributor:
             isinstance(answer, Refused) and answer.refusal is Refusal.CLUSTER_AWAY
             for answer in answers.values()
         )
-        return {
-            place
-            for place, (group, topic, partition) in here.items()
-            if not isinstance(answer := answers[group], Refused)
-            and (topic, partition) not in answer
+        absent = {
+            at: place
+            for place, at in here.items()
+            if not isinstance(answer := answers[at[0]], Refused) and at[1:] not in answer
         }
+        # By their names: the list of a group's commits lacks topics that this user may not see.
+        return {absent[at] for at in (self.client.without_commit(absent) if absent else ())}
 
     def _delete(self) -> None:
         gone, name = [], self.client.name

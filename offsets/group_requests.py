@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from aiokafka.client import AIOKafkaClient, CoordinationType
@@ -130,6 +130,26 @@ def fetch_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets 
     return _for_each(cluster, groups, _fetch)
 
 
+def without_commit(
+    cluster: Cluster, places: Mapping[str, Collection[Partition]]
+) -> dict[str, set[Partition] | Exception]:
+    """Of the places of each group those without a commit, because Kafka says so of each: the list
+    of all commits of a group lacks topics that this user may not describe. Exceptions as above.
+    """
+
+    async def ask(client: AIOKafkaClient, group: str) -> set[Partition]:
+        named: dict[str, list[int]] = {}
+        for topic, partition in places[group]:
+            named.setdefault(topic, []).append(partition)
+        return {
+            (topic, partition)
+            for topic, partition, offset, _, code in await _offsets(client, group, named)
+            if code == 0 and offset < 0
+        }
+
+    return _for_each(cluster, places, ask)
+
+
 def _for_each(
     cluster: Cluster,
     groups: Iterable[str],
@@ -202,23 +222,36 @@ async def _commit(client: AIOKafkaClient, group: str, wanted: Wanted) -> dict[Pa
 
 
 async def _fetch(client: AIOKafkaClient, group: str) -> Offsets:
+    return {
+        (topic, partition): (offset, metadata or "")
+        for topic, partition, offset, metadata, code in await _offsets(client, group, None)
+        if code == 0 and offset >= 0
+    }
+
+
+async def _offsets(
+    client: AIOKafkaClient, group: str, named: Mapping[str, list[int]] | None
+) -> list[tuple[str, int, int, str | None, int]]:
+    """Topic, partition, offset, metadata and error code of the partitions that are named; None: of
+    all that have a commit.
+    """
+    asked = None if named is None else list(named.items())
     error: type[KafkaError] = CoordinatorNotAvailableError
     for attempt in range(ATTEMPTS_MAX):
         node = await _coordinator(client, group, attempt)
         if node is None:
             continue
-        response = await client.send(node, OffsetFetchRequest(group, None))
+        response = await client.send(node, OffsetFetchRequest(group, asked))
         error = for_code(response.error_code)
         if error in _MOVED:
             continue
         if response.error_code:
             break
-        return {
-            (topic, partition): (offset, metadata or "")
+        return [
+            (topic, partition, offset, metadata, code)
             for topic, partitions in response.topics
             for partition, offset, metadata, code in partitions
-            if code == 0 and offset >= 0
-        }
+        ]
     raise error(f"offsets of group {group}")
 
 
@@ -252,4 +285,4 @@ def _settings(cluster: Cluster) -> dict[str, object]:
     return settings
 
 
-__all__ = ["KafkaError", "commit_offsets", "fetch_offsets", "group_states"]
+__all__ = ["KafkaError", "commit_offsets", "fetch_offsets", "group_states", "without_commit"]

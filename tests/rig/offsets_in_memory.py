@@ -12,8 +12,8 @@ from keyway.clusters.core.internal import STATE_TOPIC_CONFIG
 from keyway.clusters.core.trust import CHECKSUM
 from keyway.kafka.compacted import CompactedTopic, Record
 from keyway.kafka.log_ends import Tail
-from offsets.client import ClusterClient, Commits, Partition, Refused, TopicFacts
-from offsets.commits import Change, GroupPlace
+from offsets.client import ClusterClient, Commits, GroupPlace, Partition, Refused, TopicFacts
+from offsets.commits import Change
 from offsets.core.consumer_offsets import OffsetCommitted
 from offsets.core.index import PartitionIndex
 from offsets.core.model import Rows, Search, Stream
@@ -39,6 +39,7 @@ class MemoryClient(ClusterClient):
         self.topic_id = FACTS.topic_id
         self.active: set[str] = set()
         self.unknown: dict[str, Refused] = {}  # groups whose commits are not told
+        self.hidden: set[str] = set()  # topics that this user may not describe
         self.leaderless: set[Partition] = set()
         self.epoch = 0  # of the leaders
         self.is_cut: bool | None = False  # what a later leader says
@@ -50,7 +51,16 @@ class MemoryClient(ClusterClient):
         return {wanted: self.unknown.get(wanted) or self._commits(wanted) for wanted in groups}
 
     def _commits(self, group: str) -> Commits:
-        return {place[1:]: at for place, at in self.positions.items() if place[0] == group}
+        return {
+            place[1:]: at
+            for place, at in self.positions.items()
+            if place[0] == group and place[1] not in self.hidden
+        }
+
+    def without_commit(self, places: Iterable[GroupPlace]) -> set[GroupPlace]:
+        return {
+            place for place in places if place not in self.positions and place[1] not in self.hidden
+        }
 
     def commit(
         self, wanted: Mapping[str, Wanted]

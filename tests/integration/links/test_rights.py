@@ -8,11 +8,13 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from keyway.clusters.config import Cluster
 from keyway.kafka.lease import Lease
+from offsets.client import ClusterClient
 from spark.streaming.core.survey import Position, Tail
 from spark.streaming.kafka import KafkaSide
 from tests.integration.security.test_rights_of_a_node import allow
 from tests.rig.identified_node import guarded_kafka, kafka_password, kafka_user
 from tests.rig.kafka import create_topic, produce
+from tests.rig.offset_clusters import commit
 from tests.rig.patience import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
@@ -70,3 +72,20 @@ def test_a_right_that_keeps_the_lease_from_a_process_has_a_name() -> None:
         finally:
             lease.release()
         assert "Group authorization failed" in lease.problem
+
+
+def test_a_commit_in_a_topic_that_may_not_be_described_is_not_gone() -> None:
+    """Kafka lists the commits of a group without it, and no error."""
+    with guarded_kafka() as (cluster, address):
+        create_topic(cluster.bootstrap_servers, "hidden")
+        commit(cluster.bootstrap_servers, "anna", "anna", 1)
+        commit(cluster.bootstrap_servers, "anna", "hidden", 2)
+        sasl = {"mechanism": "SCRAM-SHA-512"}
+        sasl |= {"username": kafka_user("anna"), "password": kafka_password("anna")}
+        client = ClusterClient(
+            Cluster.model_validate({"name": "c", "bootstrap_servers": address, "sasl": sasl})
+        )
+        assert client.committed(["anna"])["anna"].keys() == {("anna", 0)}
+        places = [("anna", "anna", 0), ("anna", "anna", 7), ("anna", "hidden", 0)]
+        assert client.without_commit(places) == {("anna", "anna", 7)}
+        assert client.without_commit([("not-hers", "anna", 0)]) == set(), "nobody says so"

@@ -53,6 +53,18 @@ def test_a_group_that_is_not_listed_is_asked_for_by_its_name() -> None:
     assert source.poll() == [OffsetDeleted(*PLACE)]
 
 
+def test_a_commit_in_a_topic_that_may_not_be_seen_any_more_is_not_deleted() -> None:
+    """The list of a group's commits lacks it: it was told to all clusters that it is gone."""
+    client = _Listed()
+    source = source_on(client)
+    client.hidden = {"topic"}
+    assert source.poll() == []
+    assert source.latest(PLACE) == Committed(6, "", 9_000)
+    client.hidden = set()
+    del client.positions[PLACE]
+    assert source.poll() == [OffsetDeleted(*PLACE)]
+
+
 def test_a_group_that_is_not_told_keeps_its_commits_and_no_other_waiting() -> None:
     client = _Listed()
     source = source_on(client)

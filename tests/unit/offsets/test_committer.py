@@ -9,8 +9,7 @@ import pytest
 
 from keyway.clusters.core.tree import ClusterName, Inner, Leaf, Level, build_tree
 from keyway.commit_metadata.core import metadata as settled_metadata
-from offsets.client import Refused
-from offsets.commits import GroupPlace
+from offsets.client import GroupPlace, Refused
 from offsets.committer import Committer
 from offsets.core.entries import Entry
 from offsets.core.model import Progress
