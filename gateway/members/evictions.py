@@ -12,9 +12,10 @@ from heapq import nsmallest
 
 import structlog
 
-from gateway.core.share.membership import ShareGroup
+from gateway.core.share.membership import EVERYBODY, ShareGroup
+from gateway.core.share.subscriptions import names_in
 from gateway.members.groups import Groups
-from gateway.members.limits import EMPTY_GROUPS_MAX, GROUP_EMPTY_MS_MAX
+from gateway.members.limits import EMPTY_GROUPS_MAX, EMPTY_TOPIC_NAMES_MAX, GROUP_EMPTY_MS_MAX
 
 log = structlog.get_logger("keyway.groups")
 
@@ -28,7 +29,9 @@ class Evictions:
         self.groups = groups
         self.elsewhere: Callable[[str, Sequence[str]], Awaitable[Iterable[str]]] | None = None
         self._on_evicted: list[Callable[[str, Sequence[str]], None]] = []
-        self._empty_since_ms: dict[str, int] = {}
+        self._empty_since_ms: dict[str, int] = {}  # the earliest first
+        # When the last member of an empty group left, and the names of topics that it keeps of all.
+        self._left: dict[str, tuple[int, int]] = {}
         groups.on_forgotten(self._forgotten)
 
     @property
@@ -42,6 +45,7 @@ class Evictions:
 
     def _forgotten(self, name: str) -> None:
         self._empty_since_ms.pop(name, None)
+        self._left.pop(name, None)
 
     async def tick(self, now_ms: int) -> None:
         """The watchdog: evicts members that are silent or gone, of one group in each turn of the
@@ -58,7 +62,7 @@ class Evictions:
             if group is None or not groups.leads(name):
                 continue  # deleted since the last turn, or of another node
             if group.members:
-                self._empty_since_ms.pop(name, None)
+                self._forgotten(name)
                 if group.has_due(listened_ms):
                     await self._hear_others(group, listened_ms)
                     if groups.leads(name) and not groups.kept:
@@ -66,7 +70,30 @@ class Evictions:
                     await asyncio.sleep(0)
             elif now_ms - self._empty_since_ms.setdefault(name, now_ms) >= GROUP_EMPTY_MS_MAX:
                 self._forget(name)
+            else:
+                self._note_who_left(group)
         self._forget_surplus()
+        self._forget_who_left(listened_ms)
+
+    def _note_who_left(self, group: ShareGroup) -> None:
+        last_ms = next(reversed(group.departed.values()), 0)
+        if self._left.get(group.name, (-1, 0))[0] != last_ms:
+            names = names_in(topics for _, topics in group.departed)
+            self._left[group.name] = last_ms, names
+
+    def _forget_who_left(self, listened_ms: int) -> None:
+        """Anybody is awaited then, when members come again."""
+        excess = sum(names for _, names in self._left.values()) - EMPTY_TOPIC_NAMES_MAX
+        if excess <= 0:
+            return
+        for name in self._empty_since_ms:
+            group, (_, names) = self.groups.get(name), self._left.get(name, (0, 0))
+            if names and group is not None and not group.members:
+                group.departed = {EVERYBODY: listened_ms}
+                self._left[name] = listened_ms, 0
+                excess -= names
+                if excess <= 0:
+                    return
 
     def _forget_surplus(self) -> None:
         empty_since_ms = self._empty_since_ms
@@ -75,7 +102,7 @@ class Evictions:
             for name in nsmallest(surplus, empty_since_ms, key=empty_since_ms.__getitem__):
                 group = self.groups.get(name)
                 if group is not None and group.members:  # since the last turn
-                    del empty_since_ms[name]
+                    self._forgotten(name)
                 else:
                     self._forget(name)
 

@@ -18,6 +18,9 @@ EMPTY_GROUPS_MAX = 10_000
 # Of these, with metrics of their own: 25 lines each on four partitions, and 20 of its outcomes.
 EMPTY_GROUPS_SHOWN_MAX = 1_000
 
+# Names of topics that members of empty groups had: 60 MB with the longest ones. A join may bring a
+# thousand. Of the groups that have been empty for longest nobody knows any more then who left.
+EMPTY_TOPIC_NAMES_MAX = 200_000
 GROUP_CONFIG_MS = 30_000  # between two looks at a group's settings in Kafka
 
 # A value set through the gateway counts over the one a broker shows for so long: its metadata
