@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -133,9 +134,16 @@ class Repartitions:
 
     async def known(self) -> None:
         """Returns once the records are loaded. Before that clients would be shown partitions that
-        are hidden, and what they write there nobody could read.
+        are hidden, and what they write there nobody could read. Nor does anybody wait for a node
+        that was not among the others yet when a repartition began.
         """
         await self._known.wait()
+        if self._company.shared is not None:
+            with suppress(StateUnavailable):
+                for topic, record in (await self._table.load()).items():
+                    known = self.records.get(topic)
+                    if known is None or known.is_before(record):
+                        self._apply(record)
 
     async def run(self) -> None:
         """Runs until cancelled."""

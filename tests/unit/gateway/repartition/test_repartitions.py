@@ -18,7 +18,7 @@ from gateway.repartition.repartitions import NotNow
 from gateway.repartition.status import status_of, warnings_of
 from tests.rig.node_parts import TOPIC, TOPIC_ID
 from tests.rig.repartition_site import PACE, Site, story
-from tests.rig.virtual_time import now_ms
+from tests.rig.virtual_time import now_ms, run
 
 CLIENT: Client = ("10.0.0.1", "rdkafka")
 
@@ -284,6 +284,21 @@ def test_no_more_than_so_many_at_a_time() -> None:
         assert "no more at a time" in plan.refusals[0]
 
     story(tell)
+
+
+def test_a_node_that_joins_knows_what_began_since_it_has_read_the_records() -> None:
+    """Nobody waited for it, and clients come next."""
+
+    async def tell() -> None:
+        site = Site("a", "b")
+        for node in site.all:
+            await node.load()
+        await site.one.start(Order(TOPIC, 4))
+        joins, view = site.all[1], site.views[1]
+        await joins.known()
+        assert (joins.records, view.shown) == (site.table.rows, 2)
+
+    run(tell())
 
 
 def test_of_two_nodes_the_first_takes_the_steps_and_both_act_by_them() -> None:
