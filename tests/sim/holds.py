@@ -6,7 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dispatcher.core.model import Key, NotSent
+from dispatcher.core.model import (
+    Acknowledge,
+    AckType,
+    Event,
+    Gone,
+    Key,
+    MembersChanged,
+    NotSent,
+    SessionClosed,
+)
 
 
 @dataclass(slots=True)
@@ -20,6 +29,7 @@ class Hold:
     lost_at_ms: float = math.inf  # its session
     expired: bool = False  # nobody may rely on it; an acknowledgement of it may still be taken
     leased: bool = True  # in the store, for certain: neither lock nor session has ended
+    done: bool = False  # its holder has said so, and the window broke before that was persisted
 
     @property
     def place(self) -> tuple[str, str]:
@@ -116,12 +126,17 @@ class Holds:
         worked_on = hold is not None and hold.leased and not hold.expired
         assert not (lost and worked_on), f"the log lost {offset}, still with {hold}"
 
-    def nobody_works_on(self, first: int) -> None:
+    def refused(self, event: Event) -> None:
+        """The window broke, and nothing is kept of it: work that it ended is done all the same."""
+        for hold in self:
+            hold.done |= _ends(event, hold)
+
+    def nobody_works_on(self, first: int, now_ms: int) -> None:
         """The window has forgotten its records from `first` on, which the log has lost. Whoever
         works on one still would be at work beside whoever gets the next record of that key.
         """
-        worked_on = [hold for hold in self if hold.offset >= first and hold.leased]
-        worked_on = [hold for hold in worked_on if not hold.expired]
+        held = [hold for hold in self if hold.offset >= first and hold.leased and not hold.done]
+        worked_on = [hold for hold in held if not hold.ends_by_itself(now_ms)]
         assert not worked_on, f"{worked_on} are forgotten"
 
     def forget_from(self, first: int) -> None:
@@ -134,3 +149,22 @@ class Holds:
         self._by_offset.clear()
         self._by_key.clear()
         self._by_member.clear()
+
+
+def _ends(event: Event, hold: Hold) -> bool:
+    match event:
+        case Acknowledge():
+            kinds = [
+                types[(hold.offset - first) % len(types)]
+                for first, last, types in event.batches
+                if first <= hold.offset <= last
+            ]
+            return hold.member == event.member_id and kinds not in ([], [AckType.RENEW])
+        case NotSent() | Gone():
+            return hold.member == event.member_id and hold.offset in event.offsets
+        case SessionClosed():
+            return hold.place == (event.member_id, event.session_id)
+        case MembersChanged():
+            return hold.member not in [member.member_id for member in event.members]
+        case _:
+            return False

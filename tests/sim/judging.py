@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from dispatcher.core.hold import HoldMoved
+from dispatcher.core.life.commands import Ticket
 from dispatcher.core.model import (
     Acknowledge,
     Acquire,
@@ -49,6 +50,13 @@ class Pending:
     answer: Observer
     policy: Policy
     held: bool = False  # some records waited for another window, or were of a lost tail
+
+
+def refused(window: Window, ticket: Ticket) -> Observer:
+    """With a retriable error."""
+    entry = window.pending.pop(ticket)
+    window.checkers.holds.refused(entry.event)
+    return entry.answer
 
 
 def judge(window: Window, entry: Pending, *, told: bool) -> None:  # noqa: C901 - one case per event

@@ -47,7 +47,7 @@ def judge_lost(window: Window, snapshot: Snapshot) -> None:
     if lost_from(window.log, snapshot) is None:
         window.last_read = None
         if (first := found_out(window.log, window.checkers)) is not None:
-            window.checkers.holds.nobody_works_on(first)
+            window.checkers.holds.nobody_works_on(first, window.world.now_ms)
             forget(window.checkers, first, snapshot, window.committed.taken)
     back_again(window.checkers, snapshot)
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dispatcher.core.model import MemberId, NotSent, SessionId
+from dispatcher.core.model import (
+    Acknowledge,
+    Event,
+    Gone,
+    Member,
+    MemberId,
+    MembersChanged,
+    NotSent,
+    SessionClosed,
+    SessionId,
+    Ticked,
+)
 from tests.sim.holds import Hold, Holds
 
 M1, S1 = MemberId("m1"), SessionId("s1")
@@ -53,11 +64,30 @@ def test_a_hold_is_certain_until_its_lock_or_its_session_ends() -> None:
 
 
 def test_a_window_does_not_forget_lost_records_while_somebody_works_on_them() -> None:
-    held().nobody_works_on(4)
+    held().nobody_works_on(4, 99)
     with pytest.raises(AssertionError, match="forgotten"):
-        held().nobody_works_on(3)
-    held(leased=False).nobody_works_on(3)
+        held().nobody_works_on(3, 99)
+    held().nobody_works_on(3, 100)
+    held(leased=False).nobody_works_on(3, 99)
+
+
+@pytest.mark.parametrize(
+    ("event", "done"),
+    [
+        (Acknowledge(M1, S1, [(2, 3, b"\1")], 1), True),
+        (Acknowledge(M1, S1, [(2, 3, b"\1\4")], 1), False),  # it renews
+        (Acknowledge(MemberId("m2"), S1, [(3, 3, b"\1")], 1), False),
+        (SessionClosed(M1, S1, 1), True),
+        (SessionClosed(M1, SessionId("s2"), 1), False),
+        (NotSent(M1, S1, [3], 1), True),
+        (Gone(M1, S1, [4], 1), False),
+        (MembersChanged((), 1), True),
+        (MembersChanged((Member(M1),), 1), False),
+        (Ticked(1), False),
+    ],
+)
+def test_who_was_refused_by_a_window_that_broke_works_no_more(event: Event, *, done: bool) -> None:
     holds = held()
-    for hold in holds:
-        hold.expired = True
-    holds.nobody_works_on(3)
+    holds.refused(event)
+    (hold,) = holds
+    assert hold.done == done

@@ -70,6 +70,7 @@ TAUGHT = [
     34004192,  # test_a_window_is_loaded_without_a_lost_tail_when_nobody_works_on_that
     34003500,  # test_a_former_leader_brings_the_holes_back_that_a_window_knows
     34003955,  # the checkers own: the key of a record that the log lost is not known
+    34004668,  # test_a_window_does_not_forget_lost_records_while_somebody_works_on_them
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
 

@@ -55,7 +55,7 @@ from tests.sim.checkers import Checkers, CheckFailure
 from tests.sim.committed import CommittedOffset
 from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
-from tests.sim.judging import Observer, Pending, judge
+from tests.sim.judging import Observer, Pending, judge, refused
 from tests.sim.loaded import judge_elected, judge_loaded, judge_lost, judge_untold
 from tests.sim.lost import cut_there, diverged, in_doubt, kept_to, know_lost
 from tests.sim.rest import Rest
@@ -177,7 +177,7 @@ class Window:
                 judge(self, entry, told=True)
                 answers.append((entry.answer, effects))
             case Refuse(ticket=ticket):
-                answers.append((self.pending.pop(ticket).answer, []))  # a retriable error
+                answers.append((refused(self, ticket), []))
             case StopReading():
                 self.wish = None
             case Load(cut=cut):
