@@ -7,7 +7,7 @@ MembersChanged event for every window of the topics it touches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
@@ -25,13 +25,15 @@ from gateway.core.share.membership import (
     ShareGroup,
     ShareMember,
     TopicByName,
+    possible,
 )
 from gateway.core.share.sessions import ShareSession, ShareSessions
-from gateway.core.share.subscriptions import Subscription, distinct, touched
+from gateway.core.share.subscriptions import Subscription, distinct, joined, touched
 from gateway.members.carried_members import Carried
 from gateway.members.group_settings import GroupSettings
 from gateway.members.limits import (
     CONNECTION_MEMBERS_MAX,
+    CONNECTION_TOPIC_NAMES_MAX,
     DEPARTED_LOOK_MS,
     GROUP_MEMBERS_MAX,
     MEMBERS_MAX,
@@ -107,10 +109,12 @@ class Groups:
         """Raises GroupError."""
         group = self._groups.get(group_name) or self._new(group_name)
         known = group.members.get(beat.member_id)
-        topics = set() if known is None else set(known.topics)
+        before: Subscription = () if known is None else known.topics
         everybody = EVERYBODY in group.departed
         if known is None and beat.member_epoch == JOIN_EPOCH:
             self._check_room(group_name, beat, now_ms)
+        if beat.member_epoch >= JOIN_EPOCH and (own := self._topics_of(group_name, beat)):
+            beat = replace(beat, topics=own)
         if beat.member_epoch >= 0 and (known is None or known.client_id != beat.client_id):
             self._check_filters(group, beat)
         count = len(group.members)
@@ -137,7 +141,7 @@ class Groups:
             )
             # Of its own topics alone: a group may have 100,000, and each is looked at.
             member = group.members.get(beat.member_id)
-            topics.update(() if member is None else member.topics)
+            topics = {*before, *(() if member is None else member.topics)}
             if everybody is not (EVERYBODY in group.departed):
                 topics.update(group.topics())
             self._moved(group, topics, Reason.MEMBER_LEFT)
@@ -161,6 +165,18 @@ class Groups:
             self._refused_ms = now_ms
             log.warning("too_many_members", group=group, client=beat.client_host, reason=why)
         raise GroupFull(why)
+
+    def _topics_of(self, group: str, beat: Heartbeat) -> Subscription:
+        """The topics that it names, if they may be any; the texts are those of another member, if
+        that has the same. Raises GroupFull if those of its connection are too many.
+        """
+        if not beat.topics:
+            return ()
+        here = self.carried.of(beat.connection)
+        beside = (self.member(*one) for one in here if one != (group, beat.member_id))
+        others = [member.topics for member in beside if member is not None]
+        whose = "The members whose requests this connection carries"
+        return joined(possible(beat.topics), others, CONNECTION_TOPIC_NAMES_MAX, whose)
 
     def _check_filters(self, group: ShareGroup, beat: Heartbeat) -> None:
         """Raises InvalidKeyFilters."""

@@ -70,6 +70,8 @@ FILTERS_MEMBER_BYTES = 300
 
 # Members whose requests one connection carries. A stock client is one; a program may join several.
 CONNECTION_MEMBERS_MAX = 100
+# Different subscriptions of those members: names of topics, some 300 bytes each at most.
+CONNECTION_TOPIC_NAMES_MAX = 20_000
 MEMBERS_MAX = 50_000  # of all groups: some 2 KiB each
 # Of one client that has authenticated with a name: no tenant takes the room of all others.
 PRINCIPAL_MEMBERS_MAX = 10_000

@@ -471,10 +471,12 @@ class ShareGroup:
 
 
 def possible(topics: Iterable[str]) -> tuple[str, ...]:
-    """Ascending. A name that no topic can have, such as a pattern of a client that knows none
-    (`^orders`), is left out without an error, as Kafka finds no topic for it.
+    """Ascending; the very tuple, if it is so already. A name that no topic can have, such as a
+    pattern of a client that knows none (`^orders`), is left out without an error, as Kafka finds no
+    topic for it.
     """
-    return tuple(sorted(filter(is_topic_name, set(topics))))
+    found = tuple(sorted(filter(is_topic_name, set(topics))))
+    return topics if isinstance(topics, tuple) and topics == found else found
 
 
 def assign(topics: Iterable[str], topic_by_name: TopicByName) -> Assignment:

@@ -24,7 +24,12 @@ def names_in(subscriptions: Iterable[Subscription]) -> int:
     return sum(map(len, distinct(subscriptions)))
 
 
-def joined(topics: Subscription, others: Iterable[Subscription]) -> Subscription:
+def joined(
+    topics: Subscription,
+    others: Iterable[Subscription],
+    names_max: int = GROUP_TOPIC_NAMES_MAX,
+    whose: str = "The members of the group",
+) -> Subscription:
     """The topics of a member beside those of the others: the very tuple of another one, if that has
     the same. Raises GroupFull.
     """
@@ -32,10 +37,9 @@ def joined(topics: Subscription, others: Iterable[Subscription]) -> Subscription
     for one in known:
         if one == topics:
             return one
-    if sum(map(len, known)) + len(topics) > GROUP_TOPIC_NAMES_MAX:
+    if sum(map(len, known)) + len(topics) > names_max:
         raise GroupFull(
-            "The members of the group subscribe to too many topics beside each other: at most"
-            f" {GROUP_TOPIC_NAMES_MAX} names."
+            f"{whose} subscribe to too many topics beside each other: at most {names_max} names."
         )
     return topics
 

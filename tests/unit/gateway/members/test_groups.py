@@ -12,7 +12,7 @@ import structlog
 from dispatcher.core.model import Acquire, MemberId
 from gateway.config.groups import GroupSection
 from gateway.core.share.errors import FencedMemberEpoch, GroupError, GroupFull, UnknownMember
-from gateway.core.share.membership import EVERYBODY, Heartbeat, ShareGroup
+from gateway.core.share.membership import Heartbeat, ShareGroup
 from gateway.members import evictions
 from gateway.members.groups import TopicMembersChanged
 from gateway.members.limits import GROUP_EMPTY_MS_MAX, RESTART_GRACE_MS, TICK_MS
@@ -244,40 +244,6 @@ def test_of_too_many_empty_groups_the_one_that_is_empty_for_longest_goes(
                 node.groups.ensure(name)
                 await node.evictions.tick(start + at)
             assert [group.name for group in node.groups.all()] == ["a", "d"]
-
-    run(work())
-
-
-def test_topics_of_those_who_left_empty_groups_have_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Anybody may join and leave under any name, with a thousand topics each time."""
-    monkeypatch.setattr(evictions, "EMPTY_TOPIC_NAMES_MAX", 13)
-
-    async def work() -> None:
-        async with Node(QUICK) as node:
-
-            def comes_and_goes(name: str, *topics: str) -> None:
-                for epoch in (0, -1):
-                    beat = Heartbeat("m", epoch, None, topics, "client", "127.0.0.1", 1)
-                    node.groups.heartbeat(name, beat, node.topology.topics.get, now_ms())
-
-            async def who_left() -> dict[str, set[str | None]]:
-                await asyncio.sleep(TICK_MS / 1000)
-                await node.evictions.tick(now_ms())
-                groups = node.groups.all()
-                return {group.name: {one[0] for one in group.departed} for group in groups}
-
-            known, forgotten = {"client", None}, {None}
-            comes_and_goes("b", "1", "2", "3")
-            assert await who_left() == {"b": known}
-            comes_and_goes("a", "4", "5", "6")
-            assert await who_left() == {"b": known, "a": known}
-            comes_and_goes("a", "4", "7")
-            assert await who_left() == {"b": forgotten, "a": known}, "also without a look between"
-            assert list(node.groups.all()[1].departed) == [EVERYBODY]
-            comes_and_goes("b", "1")
-            assert await who_left() == {"b": known, "a": known}
 
     run(work())
 
