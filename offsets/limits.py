@@ -77,9 +77,11 @@ TARGETS_LOOKED_S: Final = 10.0
 BEAT_S: Final = 10.0
 SILENT_MS: Final = 120_000
 
-# A service that was killed gives way to another process of its cluster after so long. A process
-# that stands by looks so often who works.
-LEASE_SESSION_MS: Final = 10_000
+# A service that was killed gives way to another process of its cluster after so long. The broker
+# that keeps the lease may die: Kafka takes 9 s to notice, and the next one reads its part of
+# `__consumer_offsets` first. A service that lost its lease for that would read everything anew.
+# A process that stands by looks so often who works.
+LEASE_SESSION_MS: Final = 30_000
 STANDBY_LOOKS_EVERY_S: Final = 10.0
 
 # Rows of commits shown in one log line.

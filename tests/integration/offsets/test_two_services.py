@@ -17,7 +17,7 @@ from tests.rig.gateway_process import REPOSITORY
 from tests.rig.offset_clusters import Services, commit, committed, write_config
 from tests.rig.patience import patient_s, wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
 
 def test_a_second_service_stands_by_until_the_first_one_is_gone(
