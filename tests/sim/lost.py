@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dispatcher.core.epochs import NOT_KNOWN, epoch_at, parted
 from dispatcher.core.model import RecordsRead
 from dispatcher.core.steps import Snapshot
@@ -11,6 +13,9 @@ from keyway.commit_metadata.core.limits import OFFSET_MAX
 from tests.sim.checkers import ANYWHERE, Checkers, CheckFailure
 from tests.sim.filed import settled_of
 from tests.sim.upstream import Log, end_in
+
+if TYPE_CHECKING:
+    from tests.sim.window import Window
 
 NOTHING = Snapshot(0)  # was taken up
 
@@ -72,6 +77,16 @@ def cut_there(log: Log, checkers: Checkers, end: int) -> bool:
         return False
     between = [offset for offset in range(end, lost) if offset in log.stored]
     return not between or end == checkers.cursor
+
+
+def may_cut(window: Window, end: int) -> bool:
+    """Whether the window may forget all from `end` on. Of an unreliable one the cursor is not
+    persisted, but told by what it has handed out.
+    """
+    log, checkers, reliable = window.log, window.checkers, window.world.policy.reliable
+    if cut_there(log, checkers, end) or in_doubt(log, checkers, window.committed.taken, end):
+        return True
+    return log.lost_from is not None and not reliable and window.unreliable.may_be_cursor(end)
 
 
 def in_doubt(log: Log, checkers: Checkers, taken: Snapshot, end: int) -> bool:

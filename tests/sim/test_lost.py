@@ -22,6 +22,7 @@ from tests.sim.lost import (
     lost_from,
     untold,
 )
+from tests.sim.unreliable import UnreliableChecker
 from tests.sim.upstream import Log
 
 FOUND_OUT = Snapshot(5, epochs=((1, 0),))
@@ -221,3 +222,15 @@ def test_a_former_leader_brings_the_holes_back_that_a_window_knows(
     else:
         with pytest.raises(CheckFailure, match="2 of"):
             forget(checkers, 1, loaded, NOTHING)
+
+
+def test_an_unreliable_window_has_come_where_it_has_handed_all_out() -> None:
+    log = Log()
+    for _ in range(5):
+        log.append(b"key")
+    checker = UnreliableChecker(Policy(reliable=False), log)
+    checker.rebuilt(Snapshot(1))
+    checker.sent = {1, 2, 4}
+    assert [offset for offset in range(1, 6) if checker.may_be_cursor(offset)] == [3]
+    checker.counted = 1
+    assert [offset for offset in range(1, 6) if checker.may_be_cursor(offset)] == [3, 5]

@@ -71,6 +71,7 @@ TAUGHT = [
     34003500,  # test_a_former_leader_brings_the_holes_back_that_a_window_knows
     34003955,  # the checkers own: the key of a record that the log lost is not known
     34004668,  # test_a_window_does_not_forget_lost_records_while_somebody_works_on_them
+    34005873,  # test_an_unreliable_window_has_come_where_it_has_handed_all_out
     5000040,  # test_a_window_that_was_set_back_behind_a_loss_knows_the_log_of_before
 ]
 

@@ -93,6 +93,12 @@ class UnreliableChecker:
             if error is not expected:
                 raise CheckFailure("AckFencing", f"{first}-{last}: {error}")
 
+    def may_be_cursor(self, offset: int) -> bool:
+        """Whether all before it was handed out or dropped, and it was not handed out."""
+        known = self.sent | self.committed
+        left = [o for o in self.log.records if self.start <= o < offset and o not in known]
+        return offset not in known and len(left) <= self.counted
+
     def at_end(self) -> None:
         """Everything was read: every record that was not sent is counted."""
         known = self.sent | self.committed

@@ -57,7 +57,7 @@ from tests.sim.elsewhere import check_held
 from tests.sim.filed import settled_of
 from tests.sim.judging import Observer, Pending, judge, refused
 from tests.sim.loaded import judge_elected, judge_loaded, judge_lost, judge_untold
-from tests.sim.lost import cut_there, diverged, in_doubt, kept_to, know_lost
+from tests.sim.lost import diverged, kept_to, know_lost, may_cut
 from tests.sim.rest import Rest
 from tests.sim.standing import Standing
 from tests.sim.unreliable import UnreliableChecker
@@ -187,11 +187,8 @@ class Window:
             case ForgetBelow() | TroubleBegan() | TroubleOver() | RetentionPassed() | Noticed():
                 pass  # for the cache, or for the log
             case TailLost(kept_to=kept_to):
-                log, checkers, taken = self.log, self.checkers, self.committed.taken
-                if not cut_there(log, checkers, kept_to) and not in_doubt(
-                    log, checkers, taken, kept_to
-                ):
-                    raise CheckFailure("Log", f"{command}, lost from {log.lost_from}")
+                if not may_cut(self, kept_to):
+                    raise CheckFailure("Log", f"{command}, lost from {self.log.lost_from}")
                 self.log.lost(kept_to)
                 self.kept_to = kept_to
                 world.note("TailLost")
