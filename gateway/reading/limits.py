@@ -12,6 +12,9 @@ CACHE_BYTES_MAX = 96 * 1024 * 1024
 # those that come while that one is out.
 FETCH_LANES = 4
 
+# Steps of a scan in one turn of the event loop: as long as LONG_STEP_RECORDS take.
+SCAN_TURN_S_MAX = 0.002
+
 # Answers about quiet partitions that are looked at in one turn of the event loop.
 TURN_ANSWERS = 500
 

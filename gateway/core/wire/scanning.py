@@ -11,7 +11,13 @@ from crc32c import crc32c
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from gateway.core.limits import LONG_STEP_BYTES, LONG_STEP_COMPRESSED_BYTES
+from gateway.core.limits import (
+    AS_DEAR_LZ4,
+    AS_DEAR_SNAPPY,
+    AS_DEAR_ZSTD,
+    LONG_STEP_BYTES,
+    LONG_STEP_COMPRESSED_BYTES,
+)
 from gateway.core.wire.batches import (
     BODY_BYTES_MAX,
     CODEC_MASK,
@@ -152,13 +158,15 @@ class Scan:
 
     def _decompressed(self, header: bytes, sent: bytes) -> bytes | None:
         """None: it is left for the next step. Raises CorruptBatch, TooLargeBatch."""
-        if i64(read_i16_be(header, 21)) & CODEC_MASK == 0:
+        codec: i64 = i64(read_i16_be(header, 21)) & CODEC_MASK
+        if codec == Compression.NONE:
             return sent
         if not self.long_next:
-            if len(sent) > LONG_STEP_COMPRESSED_BYTES:
+            cost = _dear_bytes(codec, len(sent))
+            if cost > LONG_STEP_COMPRESSED_BYTES:
                 self.long_next = True
                 return None
-            self._compressed_left -= len(sent)
+            self._compressed_left -= cost
             if self._compressed_left < 0:
                 self._pauses = True
                 return None
@@ -172,6 +180,15 @@ class Scan:
             return None
         self.long_next = False
         return body
+
+
+def _dear_bytes(codec: i64, count: i64) -> i64:
+    """The bytes of gzip that take as long to decompress at worst."""
+    if codec == Compression.LZ4:
+        return count // AS_DEAR_LZ4
+    if codec == Compression.ZSTD:
+        return count // AS_DEAR_ZSTD
+    return count // AS_DEAR_SNAPPY if codec == Compression.SNAPPY else count
 
 
 def _check(header: bytes) -> None:

@@ -53,3 +53,25 @@ def test_one_long_scan_is_in_memory_at_a_time_and_short_ones_pass_it() -> None:
         assert len(done) == OTHERS + 2
 
     run(main())
+
+
+def test_steps_that_take_no_time_are_one_turn_of_the_event_loop() -> None:
+    """16 of them are the answer of one partition with compressed batches."""
+    steps = 10_000
+    turns = 0
+
+    async def reads() -> None:
+        left = iter(range(steps))
+        async with LongScans().scanned(lambda: next(left) < steps - 1, lambda: False):
+            assert next(left, None) is None
+
+    async def main() -> None:
+        nonlocal turns
+        reading = asyncio.ensure_future(reads())
+        while not reading.done():
+            turns += 1
+            await asyncio.sleep(0)
+        await reading
+
+    run(main())
+    assert turns < steps / 10

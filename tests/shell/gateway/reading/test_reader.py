@@ -22,6 +22,7 @@ from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.long_bytes import whole as whole_bytes
 from gateway.core.wire.records import BODY_BYTES_MAX, Compression, Record, build, read_records, scan
 from gateway.core.wire.schema import Message
+from gateway.reading import long_scans
 from gateway.reading.reader import Reader
 from gateway.upstream.cluster import EARLIEST, Upstream
 from gateway.upstream.errors import UpstreamError
@@ -233,6 +234,7 @@ def test_large_records_are_cut_out_in_turns_of_their_own() -> None:
 def test_many_records_are_scanned_in_turns_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """500,000 tiny records in one turn held the event loop up for 200 ms."""
     monkeypatch.setattr(fetch_messages, "LONG_STEP_RECORDS", 2)
+    monkeypatch.setattr(long_scans, "SCAN_TURN_S_MAX", 0)
     turn = 0
     steps_in: list[int] = []
     step = UndamagedScan.step

@@ -7,7 +7,13 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from gateway.core.limits import LONG_STEP_BYTES, LONG_STEP_COMPRESSED_BYTES
+from gateway.core.limits import (
+    AS_DEAR_LZ4,
+    AS_DEAR_SNAPPY,
+    AS_DEAR_ZSTD,
+    LONG_STEP_BYTES,
+    LONG_STEP_COMPRESSED_BYTES,
+)
 from gateway.core.wire.errors import ErrorCode
 from gateway.core.wire.records import (
     BATCH_RECORDS_MAX,
@@ -153,6 +159,29 @@ def test_compressed_batches_that_are_long_together_are_no_single_step() -> None:
     once = Scan(b"".join(plain))
     assert not once.step(100)
     assert len(once.batches) == 5
+
+
+@pytest.mark.parametrize(
+    ("codec", "times"),
+    [
+        (Compression.GZIP, 1),
+        (Compression.SNAPPY, AS_DEAR_SNAPPY),
+        (Compression.LZ4, AS_DEAR_LZ4),
+        (Compression.ZSTD, AS_DEAR_ZSTD),
+    ],
+)
+def test_how_much_is_long_depends_on_what_a_byte_costs_at_worst(
+    codec: Compression, times: int
+) -> None:
+    """A topic of large batches with LZ4 or ZSTD is read without another thread."""
+    most = times * LONG_STEP_COMPRESSED_BYTES
+    for size, is_long in ((most - 8_192, False), (most + 8_192, True)):
+        value = Random(7).randbytes(size)
+        found = Scan(build([Record(0, 0, b"k", value)], base_offset=0, compression=codec))
+        assert found.step(100) is is_long
+        assert found.long_next is is_long
+        assert found.step(100) is False
+        assert [batch.offsets for batch in found.batches] == [[0]]
 
 
 def counted(data: bytes, count: int) -> bytes:
