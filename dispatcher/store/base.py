@@ -31,7 +31,9 @@ class StoreError(Exception):
 
 
 class StoreRefuses(StoreError):
-    """The store answers, and does not take writes: it is full, a replica, or cannot save."""
+    """The store answers, and does not take the write: as a rule it is full, a replica, or cannot
+    save.
+    """
 
 
 class FencedError(StoreError):

@@ -239,7 +239,7 @@ class TestRedisStore(StoreContract):
         admin.set(window + b":leases", "not a hash")  # The first write will fail, the second not.
         steps = [LeaseEnded(LeaseId(3))], [CursorMoved(70_000, 70_000)]
         results = await store.apply([Write(KEY, fence, step) for step in steps])
-        assert [type(result) for result in results] == [StoreError, WindowGone]
+        assert [type(result) for result in results] == [StoreRefuses, WindowGone]
         admin.rename(b"aside", window + b":leases")
         assert (await store.claim(KEY, "one")).snapshot == FULL
 

@@ -15,6 +15,8 @@ from gateway.upstream.errors import Unreachable
 from tests.rig.virtual_time import run
 
 CLIENTS = 5 * CONNECTS_AT_ONCE
+Connected = tuple[asyncio.Transport, asyncio.Protocol]
+CONNECTED = asyncio.Transport(), asyncio.Protocol()
 
 
 def test_many_clients_that_come_at_once_do_not_overflow_the_brokers_accept_queue(
@@ -28,10 +30,13 @@ def test_many_clients_that_come_at_once_do_not_overflow_the_brokers_accept_queue
         gates = {9_092: asyncio.Event(), 9_093: asyncio.Event()}
         under_way: Counter[int] = Counter()
 
-        async def create_connection(_factory: object, _host: str, port: int, **_: object) -> None:
+        async def create_connection(
+            _factory: object, _host: str, port: int, **_: object
+        ) -> Connected:
             under_way[port] += 1
             await gates[port].wait()
             under_way[port] -= 1
+            return CONNECTED
 
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
         topology = Topology(brokers={2: Broker(2, "kafka", 9_093)})
@@ -61,11 +66,12 @@ def test_one_knocks_for_all_clients_at_a_broker_that_is_away(
         knocks = 0
         back = False
 
-        async def create_connection(*_: object, **__: object) -> None:
+        async def create_connection(*_: object, **__: object) -> Connected:
             nonlocal knocks
             knocks += 1
             if not back:
                 raise ConnectionRefusedError("refused")
+            return CONNECTED
 
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
         server = Server(ServerSettings((Address("kafka", 9_092),)), Topology(), {})
