@@ -65,12 +65,13 @@ class UpstreamSection(Section):
     """Limit of one request of the gateway's own. Clients have their own limits."""
     receive_buffer_bytes: Annotated[
         int, Field(ge=0, le=1_073_741_824, json_schema_extra={"unit": "bytes"})
-    ] = 262_144
+    ] = 0
     """What the system keeps of a broker's answers for each client that does not take them yet, as
-    `receive.buffer.bytes` of Kafka's consumers (65,536). Linux gives no more than its
-    `net.core.rmem_max`. A consumer gets at most this in each round trip between the node and the
-    broker: 100 MB/s at 2 ms. 0: as the system has it, which keeps megabytes for a client that was
-    fast before. For a node that is far from its brokers.
+    `receive.buffer.bytes` of Kafka's consumers (65,536). 0: as it likes, which is megabytes for a
+    client that was fast before; a thousand of these may use up the memory of all TCP sockets
+    (`net.ipv4.tcp_mem`). With 262,144 they do not, and a consumer is slower by a tenth or more. It
+    gets at most this in each round trip between the node and the broker. Linux gives no more than
+    its `net.core.rmem_max`.
     """
 
     @model_validator(mode="after")
