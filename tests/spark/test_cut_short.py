@@ -37,10 +37,16 @@ ROW = """
 
 
 def slowly(end: Path, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """As of a slow target. Makes the file `end` behind the rows of partition 0."""
+    """As of a slow target. Makes the file `end` behind the rows of partition 0. The other partition
+    waits until that one is at work: on a busy machine it failed before.
+    """
     partition = None
+    begun = end.with_name("begun")
     for batch in batches:
         partition = batch.column("partition")[0].as_py()
+        if partition == 0:
+            begun.touch()
+        wait_until(begun.exists, what="a batch of partition 0", deadline_s=60)
         sleep(0.1)
         yield batch
     if partition == 0:
