@@ -261,7 +261,7 @@ class ListedCommits:
         absent = [
             place for place in self._latest if place not in found and place[0] not in self._unknown
         ]
-        gone = sorted(self.client.without_commit(absent)) if absent else []
+        gone = sorted(self.client.without_commit(absent))
         for place in gone:
             del self._latest[place]
         return [OffsetDeleted(*place) for place in gone]

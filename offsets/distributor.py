@@ -119,7 +119,7 @@ class Distributor:
             if not isinstance(answer := answers[at[0]], Refused) and at[1:] not in answer
         }
         # By their names: the list of a group's commits lacks topics that this user may not see.
-        return {absent[at] for at in (self.client.without_commit(absent) if absent else ())}
+        return {absent[at] for at in self.client.without_commit(absent)}
 
     def _delete(self) -> None:
         gone, name = [], self.client.name

@@ -26,7 +26,7 @@ with a topic, perhaps after Redis has lost its members, or on another cluster.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -375,9 +375,7 @@ class ShareGroup:
         """
         self.departed = dict.fromkeys(departed, now_ms)
         self.epoch = epoch
-        same: dict[Subscription, Subscription] = {}
-        for member in members:
-            member.topics = same.setdefault(member.topics, member.topics)
+        for member in _with_shared_topics(members):
             member.last_heartbeat_ms = now_ms
             member.gone_since_ms = now_ms + grace_ms - self.disconnect_grace_ms
             self.members[member.member_id] = member
@@ -406,9 +404,7 @@ class ShareGroup:
             self.await_departed_anew(now_ms)
         before, self.members, self.epoch = self.members, {}, epoch
         changed = False
-        same: dict[Subscription, Subscription] = {}
-        for member in members:
-            member.topics = same.setdefault(member.topics, member.topics)
+        for member in _with_shared_topics(members):
             known = before.pop(member.member_id, None)
             if known is None:
                 known = member
@@ -477,6 +473,14 @@ def possible(topics: Iterable[str]) -> tuple[str, ...]:
     """
     found = tuple(sorted(filter(is_topic_name, set(topics))))
     return topics if isinstance(topics, tuple) and topics == found else found
+
+
+def _with_shared_topics(members: Iterable[ShareMember]) -> Iterator[ShareMember]:
+    """Members that have just been read: those with the same topics get one tuple."""
+    same: dict[Subscription, Subscription] = {}
+    for member in members:
+        member.topics = same.setdefault(member.topics, member.topics)
+        yield member
 
 
 def assign(topics: Iterable[str], topic_by_name: TopicByName) -> Assignment:
