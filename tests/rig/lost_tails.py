@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from gateway.embedded.kafka import KafkaBroker
+from gateway.embedded.kafka import KafkaBroker, KafkaCluster
 
 
 def lose_tail(broker: KafkaBroker, topic: str, end: int) -> None:
@@ -21,6 +21,15 @@ def lose_tail(broker: KafkaBroker, topic: str, end: int) -> None:
         at += 12 + size
     log.write_bytes(data[:at])
     _forget_derived(partition)
+
+
+def lose_tail_of(kafka: KafkaCluster, topic: str, end: int) -> None:
+    """The only broker dies, and comes back with partition 0 cut there."""
+    (broker,) = kafka.brokers
+    broker.kill()
+    lose_tail(broker, topic, end)
+    broker.start()
+    kafka.wait_ready()
 
 
 def saved_log(broker: KafkaBroker, topic: str) -> dict[Path, bytes]:

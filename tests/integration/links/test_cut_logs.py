@@ -15,7 +15,7 @@ from spark.streaming.orders import Partition
 from spark.streaming.produce import copying
 from tests.rig.kafka import QUICK_TURNS
 from tests.rig.link_by_hand import A, B, C, LinkByHand
-from tests.rig.lost_tails import lose_tail
+from tests.rig.lost_tails import lose_tail_of
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
 
@@ -47,11 +47,7 @@ def test_a_log_that_was_cut_and_has_grown_again(tmp_path: Path) -> None:
         found = link.side(B).positions(run._link.group, places)
         assert [at.offset for at in found.values()] == [COPIED, COPIED]
         assert all(at.epoch >= 0 for at in found.values()), "committed in the transaction"
-        (broker,) = kafka.brokers
-        broker.kill()
-        lose_tail(broker, grown, KEPT)
-        broker.start()
-        kafka.wait_ready()
+        lose_tail_of(kafka, grown, KEPT)
         for topic in ("grown", "kept"):
             for at in range(COPIED, END + COPIED - KEPT):
                 link.send(topic, [b"new-%d" % at])

@@ -18,7 +18,7 @@ from offsets.core.plan import Mode, Refusal
 from offsets.options import Options
 from tests.integration.offsets.conftest import Addresses
 from tests.rig.kafka import QUICK_TURNS, create_topic
-from tests.rig.lost_tails import lose_tail
+from tests.rig.lost_tails import lose_tail_of
 from tests.rig.offset_clusters import (
     PlainLink,
     Services,
@@ -59,11 +59,7 @@ def test_copies_that_took_the_places_of_lost_ones_are_known(
             services.until_applied("B", before, topic)
             if restarted:
                 services.close()
-            (broker,) = kafka.brokers
-            broker.kill()
-            lose_tail(broker, topic, KEPT)
-            broker.start()
-            kafka.wait_ready()
+            lose_tail_of(kafka, topic, KEPT)
             produce_at(pair["A"], topic, values(COPIED, ALL - COPIED))
             with closing(PlainLink(("A", pair["A"]), kafka.bootstrap_servers)) as link:
                 link.skip(topic, 0, COPIED)
@@ -102,11 +98,7 @@ def test_records_that_an_origin_got_in_place_of_lost_ones_were_not_processed(
             services.until_applied("A", moved, topic)
             if restarted:
                 services.close()
-            (broker,) = kafka.brokers
-            broker.kill()
-            lose_tail(broker, topic, KEPT)
-            broker.start()
-            kafka.wait_ready()
+            lose_tail_of(kafka, topic, KEPT)
             produce_at(addresses["A"], topic, values(COPIED, ALL - COPIED))
             if restarted:
                 services = Services.of(path)

@@ -16,7 +16,7 @@ from tests.rig.clients.wire_client import ShareSession
 from tests.rig.committed import committed, wait_for_committed
 from tests.rig.gateway_process import GatewayProcess
 from tests.rig.kafka import QUICK_TURNS, create_topic, produce
-from tests.rig.lost_tails import bring_back, lose_tail, saved_log
+from tests.rig.lost_tails import bring_back, lose_tail, lose_tail_of, saved_log
 from tests.rig.patience import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.integration]
@@ -125,7 +125,6 @@ def test_what_takes_the_offset_of_a_record_at_work_waits_for_the_work(tmp_path: 
         EmbeddedRedis(tmp_path / "redis") as redis,
     ):
         boot = kafka.bootstrap_servers
-        (broker,) = kafka.brokers
         create_topic(boot, "worked")
         for at in range(2):
             produce(boot, "worked", [(b"key-%d" % at, b"old-%d" % at)])
@@ -137,10 +136,7 @@ def test_what_takes_the_offset_of_a_record_at_work_waits_for_the_work(tmp_path: 
             with ShareSession(gateway.bootstrap, "late", "worked").join() as first:
                 assert len(values_of(first, 2)) == 2
                 assert first.acknowledge({0: [(0, 0, [ACCEPT])]}) == {0: 0}
-                broker.kill()
-                lose_tail(broker, "worked", 1)
-                broker.start()
-                kafka.wait_ready()
+                lose_tail_of(kafka, "worked", 1)
                 produce(boot, "worked", [(b"key-1", b"new-1")])
                 produce(boot, "worked", [(b"key-2", b"new-2")])
             again = ShareSession(gateway.bootstrap, "late", "worked", first.member_id)
